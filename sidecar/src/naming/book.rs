@@ -1,8 +1,8 @@
 //! The binaries that are open, shared by the processes that run them; the one that was not asked for longest goes first.
 //!
 //! In: open files. Out: [`Binary`]s. Bounded in number, each bounded in itself. Belongs to the threads that read ([`super::reader`]): what is
-//! found late is there for the next one; nothing is read or closed under the lock. Closing, too, waits for a file system that hangs: a file of another one than the thread's own
-//! is closed by a thread of its own, and none of one that has not come back.
+//! found late is there for the next one; nothing is read or closed under the lock. Closing, too, waits for a file system: for one that hangs, and for any other where the file was
+//! deleted and nobody else has it open, until its room is given back. It is done by a thread of its own, and nothing is closed on a file system whose thread has not come back.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -16,9 +16,11 @@ use crate::target::{Aside, Device, Process, Root};
 
 /// Most binaries that are open at once.
 const MOST: usize = 24;
+/// Most where closing has to wait. Beyond it who opens one more waits as well.
+const MOST_WAITING: usize = 48;
 /// Most bytes of the symbols of all that are open, but for the one that was asked last: a browser has four megabytes of them.
 const MAX_SYMBOLS: usize = 12 << 20;
-/// How long a file of another file system is waited for to be closed.
+/// How long a file is waited for to be closed.
 const CLOSING: Duration = Duration::from_millis(10);
 /// Most bytes of a vDSO: it has two pages or so.
 const MAX_VDSO: u64 = 256 << 10;
@@ -92,7 +94,7 @@ impl Book {
         Ok((identity, binary))
     }
 
-    /// Closes those that were not asked for longest, as long as symbols take too much memory. The thread waits for files of `own`.
+    /// Closes those that were not asked for longest, as long as symbols take too much memory. The thread reads files of `own`.
     pub(super) fn settle(&self, own: Device) {
         let mut closed = Vec::new();
         let mut open = self.held();
@@ -107,23 +109,21 @@ impl Book {
         self.close(closed, own);
     }
 
-    /// Takes out the first of them whose file system is not waited for: there is one of the thread's own, or one more of each of the others at most.
+    /// Takes out the first of them whose file system is not waited for; where there are far too many, one of the thread's own in any case.
     fn take_oldest(&self, open: &mut Vec<Open>, own: Device) -> Option<Open> {
-        let can_be_closed = |device| device == own || !self.shared.closing.is_away(device);
+        let must_wait = open.len() >= MOST_WAITING;
+        let can_be_closed = |device| (device == own && must_wait) || !self.shared.closing.is_away(device);
         let place = open.iter().position(|(identity, _)| can_be_closed(identity.device()))?;
         Some(open.remove(place))
     }
 
-    /// Closes files, outside of the lock: here those of the file system that the thread waits for in any case. Those that no thread takes stay open.
+    /// Closes files, outside of the lock. Those that no thread takes stay open, but for those of the thread's own file system.
     fn close(&self, closed: Vec<Open>, own: Device) {
-        let mut of_others: BTreeMap<Device, Vec<Open>> = BTreeMap::new();
+        let mut of_each: BTreeMap<Device, Vec<Open>> = BTreeMap::new();
         for file in closed {
-            let device = file.0.device();
-            if device != own {
-                of_others.entry(device).or_default().push(file);
-            }
+            of_each.entry(file.0.device()).or_default().push(file);
         }
-        for (device, files) in of_others {
+        for (device, files) in of_each {
             let files = Arc::new(Mutex::new(files));
             let to_close = Arc::clone(&files);
             let work = move || {
@@ -133,7 +133,9 @@ impl Book {
             // Where that takes longer, they are closed when the thread comes back.
             if self.shared.closing.ask(device, work).is_err() {
                 let left = std::mem::take(&mut *held(&files));
-                self.held().splice(0..0, left);
+                if device != own {
+                    self.held().splice(0..0, left);
+                }
             }
         }
     }

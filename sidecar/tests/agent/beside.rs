@@ -116,7 +116,7 @@ fn a_runtime_that_gives_no_answer_keeps_nobody_else_from_being_captured() {
         return println!("NOT RUN: mounts are not permitted here");
     };
     let hanging = go_program_with("hangs", &[disk.file().to_str().unwrap()]);
-    disk.hang();
+    disk.hang(|_| true);
     let other = go_program("parked");
     let pids = [&hanging, &other].map(|program| program.pid().to_string());
     let run = Running::agent(&mut agent(&["run", "--runtime-interval", "1s", "--pid", &pids[0], "--pid", &pids[1]]));

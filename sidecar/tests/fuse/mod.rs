@@ -1,6 +1,6 @@
-//! A file system with one file, which can be told to give no answers: what a dead NFS server is to those who read, by FUSE of the running kernel.
+//! A file system that can be told to give no answers: what a dead NFS server is to those who read, by FUSE of the running kernel.
 //!
-//! In: the bytes of the file. Out: a mounted folder; requests are answered, or kept unanswered, on a thread of its own until it is dropped. Source:
+//! In: the bytes of its files, which are equal: one, and more with a number behind its name. Out: a mounted folder; requests are answered, or kept unanswered, on a thread of its own until it is dropped. Source:
 //! include/uapi/linux/fuse.h, version 7.31.
 
 use std::fs::File;
@@ -11,13 +11,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 
-/// The folder, and the file in it, by their numbers.
+/// The folder, and the first file in it, by their numbers.
 const FOLDER: u64 = 1;
 const FILE: u64 = 2;
 /// Its name.
 const NAME: &str = "file";
 /// Bytes before what a request is about.
 const HEADER: usize = 40;
+/// What close(2) waits for.
+pub(crate) const FLUSH: u64 = 25;
 /// `ENOENT`, `ENOSYS`.
 const MISSING: i32 = 2;
 const UNKNOWN: i32 = 38;
@@ -36,7 +38,8 @@ struct Server {
 
 #[derive(Default)]
 struct Held {
-    hangs: bool,
+    /// Which requests get no answer, by their kind; none where it answers.
+    hangs: Option<fn(u64) -> bool>,
     requests: Vec<Vec<u8>>,
 }
 
@@ -53,14 +56,14 @@ impl Disk {
         Some(Self { place: place.to_owned(), server })
     }
 
-    /// The path of its file.
+    /// The path of its first file; the others are `file1`, `file2` and so on.
     pub(crate) fn file(&self) -> PathBuf {
         self.place.join(NAME)
     }
 
-    /// Gives no answers any more.
-    pub(crate) fn hang(&self) {
-        self.server.held().hangs = true;
+    /// Gives no answers any more to requests of these kinds, such as [`FLUSH`].
+    pub(crate) fn hang(&self, to: fn(u64) -> bool) {
+        self.server.held().hangs = Some(to);
     }
 
     /// Answers all that was asked meanwhile, and what comes.
@@ -88,7 +91,7 @@ impl Server {
             match (&self.device).read(&mut request) {
                 Ok(len) => {
                     let mut held = self.held();
-                    if held.hangs {
+                    if held.hangs.is_some_and(|hangs| hangs(opcode(&request))) {
                         held.requests.push(request[..len].to_vec());
                     } else {
                         self.answer(&request[..len]);
@@ -104,12 +107,11 @@ impl Server {
 
     fn answer(&self, request: &[u8]) {
         let word = |at: usize| u64::from_le_bytes(request[at..at + 8].try_into().unwrap());
-        let (opcode, unique, node) = (word(0) >> 32, word(8), word(16));
+        let (opcode, unique, node) = (opcode(request), word(8), word(16));
         let outcome = match opcode {
             // FORGET, INTERRUPT, BATCH_FORGET: no answer is expected.
             2 | 36 | 42 => return,
-            1 if request[HEADER..] == *format!("{NAME}\0").as_bytes() => Ok(self.entry()),
-            1 => Err(MISSING),
+            1 => node_of(&request[HEADER..]).map(|node| self.entry(node)).ok_or(MISSING),
             // GETATTR: nothing of it may be kept.
             3 => Ok([&[0; 16], &self.attributes(node)[..]].concat()),
             // OPEN, OPENDIR.
@@ -118,7 +120,7 @@ impl Server {
             // STATFS.
             17 => Ok(vec![0; 80]),
             // RELEASE, FLUSH, RELEASEDIR, ACCESS.
-            18 | 25 | 29 | 34 => Ok(Vec::new()),
+            18 | FLUSH | 29 | 34 => Ok(Vec::new()),
             26 => Ok(init()),
             _ => Err(UNKNOWN),
         };
@@ -129,10 +131,10 @@ impl Server {
         let _sent = (&self.device).write(&[head, body].concat());
     }
 
-    fn entry(&self) -> Vec<u8> {
+    fn entry(&self, node: u64) -> Vec<u8> {
         let mut entry = vec![0; 40];
-        entry[..8].copy_from_slice(&FILE.to_le_bytes());
-        entry.extend(self.attributes(FILE));
+        entry[..8].copy_from_slice(&node.to_le_bytes());
+        entry.extend(self.attributes(node));
         entry
     }
 
@@ -151,6 +153,19 @@ impl Server {
     fn read(&self, offset: u64, length: u32) -> Vec<u8> {
         let rest = self.content.get(offset as usize..).unwrap_or_default();
         rest[..rest.len().min(length as usize)].to_vec()
+    }
+}
+
+/// What a request is for.
+fn opcode(request: &[u8]) -> u64 {
+    u32::from_le_bytes(request[4..8].try_into().unwrap()).into()
+}
+
+/// The number of the file of this name, which ends with a zero.
+fn node_of(name: &[u8]) -> Option<u64> {
+    match std::str::from_utf8(name).ok()?.strip_suffix('\0')?.strip_prefix(NAME)? {
+        "" => Some(FILE),
+        number => Some(FILE + number.parse::<u64>().ok()?),
     }
 }
 

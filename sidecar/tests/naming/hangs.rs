@@ -8,7 +8,7 @@ use profiler_sidecar::sample::Sample;
 use profiler_sidecar::target::Process;
 
 use super::build::{Running, c, library, place};
-use super::fuse::Disk;
+use super::fuse::{Disk, FLUSH};
 
 fn at(namer: &mut Namer, process: Process, address: u64) -> std::sync::Arc<Location> {
     let sample = Sample { user: vec![address], ..Sample::default() };
@@ -32,7 +32,7 @@ fn a_library_on_a_disk_that_hangs_stops_nothing() {
         let work = running.address();
         (running, inner, work)
     });
-    disk.hang();
+    disk.hang(|_| true);
     let mut namer = Namer::default();
     for (running, inner, work) in &mut both {
         let process = running.process();
@@ -86,7 +86,7 @@ fn what_hangs_when_it_is_closed_stops_nothing() {
     let mut namer = Namer::default();
     let (first, _, work) = &all[0];
     assert_eq!(at(&mut namer, first.process(), *work).function(), "closing");
-    disk.hang();
+    disk.hang(|_| true);
     for (running, inner, _) in &all {
         assert_eq!(at(&mut namer, running.process(), *inner).function(), "inner");
     }
@@ -98,4 +98,38 @@ fn what_hangs_when_it_is_closed_stops_nothing() {
         std::thread::sleep(Duration::from_millis(1));
     }
     all.clear();
+}
+
+/// Check that who waits to close a file names all others on its disk meanwhile: the last one who closes a file that was deleted waits until the disk has taken back its room.
+#[test]
+fn what_is_slow_to_close_lets_no_other_wait() {
+    const FILES: u64 = 40;
+    let place = place("slow");
+    std::fs::create_dir_all(&place).unwrap();
+    let Some(disk) = Disk::mount(&place, std::fs::read(library("slow")).unwrap()) else {
+        return println!("left out: mounts are not permitted here");
+    };
+    let program = c("subject.c", &["-O1"]);
+    let all: Vec<_> = (1..=FILES)
+        .map(|number| {
+            let mut running =
+                Running::start(Command::new(&program).arg(disk.file().with_file_name(format!("file{number}"))));
+            let [_, ..] = [(); 5].map(|()| running.address());
+            running.write("\n");
+            let work = running.address();
+            (running, work)
+        })
+        .collect();
+    let mut namer = Namer::default();
+    disk.hang(|request| request == FLUSH);
+    for (running, work) in &all {
+        assert_eq!(at(&mut namer, running.process(), *work).function(), "slow");
+    }
+    assert_eq!((namer.stats().unanswered, namer.away()), (0, 1), "one thread closes");
+    disk.go_on();
+    let until = Instant::now() + Duration::from_secs(60);
+    while namer.away() > 0 {
+        assert!(Instant::now() < until, "it is not closed");
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }

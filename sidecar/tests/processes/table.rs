@@ -372,7 +372,7 @@ fn programs_on_a_disk_that_hangs_lose_themselves_alone() {
         return println!("left out: mounts are not permitted here");
     };
     let subjects = [(); 12].map(|()| Subject::start(&mut Command::new(disk.file())));
-    disk.hang();
+    disk.hang(|_| true);
     let mut table = Table::new(Options { patience: Duration::from_secs(1), ..Options::default() });
     for subject in &subjects {
         assert_eq!(visit(&mut table, subject.pid()).profiled, Err(WhyNot::NoAnswer));
@@ -391,7 +391,7 @@ fn programs_on_a_disk_that_hangs_lose_themselves_alone() {
         });
     }
     // One that is known and still runs its program stays what it is, whoever keeps the disk busy when it is looked at again.
-    disk.hang();
+    disk.hang(|_| true);
     let known = &subjects[0];
     until("a look at a known one, without an answer", || {
         let target = table.refresh(known.pid(), Instant::now()).unwrap();
