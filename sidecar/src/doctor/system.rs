@@ -117,9 +117,9 @@ impl System {
             }
         };
         let restore = Capability::CheckpointRestore;
-        let found = if self.has(restore) { "there" } else { Missing(restore).lost() };
+        let lost = || format!("not there: {}", Missing(restore).lost());
         // It is not asked for.
-        let restore = Check::works(restore.name(), found);
+        let restore = Check::works(restore.name(), if self.has(restore) { "there".to_owned() } else { lost() });
         WANTED.into_iter().map(check).chain([restore]).collect()
     }
 

@@ -30,9 +30,10 @@ impl Windows {
             return self.lose(&interval.lost);
         }
         let before = std::mem::replace(&mut self.last, interval);
-        self.sum(&before);
-        if before.windows.is_empty() {
-            self.lose(&before.lost);
+        match before.windows.is_empty() {
+            // Nothing was sampled yet that could have told it.
+            true => self.lose(&before.lost),
+            false => self.sum(&before),
         }
     }
 
