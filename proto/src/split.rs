@@ -9,7 +9,7 @@ mod bound;
 use std::borrow::Cow;
 
 use crate::model::{Attribute, AttributeSet, Dictionary, Profile, ProfileSet, Sample, Value};
-use crate::{loss, otlp};
+use crate::{loss, otlp, pprof};
 
 /// What became of a set.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -102,13 +102,20 @@ fn halve<T>(
             return given(set, None);
         }
         profiles => {
-            let (head, tail) = profiles.split_at(profiles.len() / 2);
+            let (head, tail) = profiles.split_at(middle_of(profiles));
             [set.with_profiles(head), set.with_profiles(tail)]
         }
     };
     // The whole goes before its halves are divided further, so that memory stays within a few times the original.
     drop(set);
     halves.into_iter().for_each(|half| halve(Cow::Owned(half), work, write, given));
+}
+
+/// Where to divide profiles: at the middle, or near it where what belongs together stays so, for some destinations take it alone.
+fn middle_of(profiles: &[Profile]) -> usize {
+    let middle = profiles.len() / 2;
+    let is_seam = |at: &usize| !pprof::is_together(&profiles[at - 1], &profiles[*at]);
+    (1..profiles.len()).filter(is_seam).min_by_key(|at| at.abs_diff(middle)).unwrap_or(middle)
 }
 
 fn halves_of(profile: &Profile, set: &ProfileSet) -> [ProfileSet; 2] {

@@ -79,6 +79,11 @@ pub fn is_capture(set: &ProfileSet) -> bool {
     set.profiles.len() <= MOST_TYPES && set.profiles.iter().all(|profile| window(profile) == window(&set.profiles[0]))
 }
 
+/// Whether two profiles of a set stand in one file.
+pub(crate) fn is_together(one: &Profile, other: &Profile) -> bool {
+    window(one) == window(other)
+}
+
 /// What is the same for all profiles of a file: start, length, period type, period.
 type Window = (u64, u64, ValueType, i64);
 

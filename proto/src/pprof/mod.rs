@@ -16,6 +16,7 @@ mod source;
 use crate::model::{AttributeSet, ProfileSet};
 
 pub use decode::decode;
+pub(crate) use encode::is_together;
 pub use encode::{captures, compress, encode, encode_compact, encode_compact_gzip, encode_uncompressed, is_capture};
 
 /// Has readers of the file show the profiles of this sample type first, whatever is usual for a set.

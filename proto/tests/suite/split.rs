@@ -2,9 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use profiler_proto::model::{Dictionary, Function, Line, Location, Mapping, Profile, ProfileSet, Stack, Value, merge};
+use profiler_proto::model::{
+    Dictionary, Function, Kind, Line, Location, Mapping, Profile, ProfileSet, Stack, Value, merge,
+};
 use profiler_proto::otlp::ExportProfilesServiceRequest;
-use profiler_proto::split::{MAX_SAMPLES, fits, request_bytes, split};
+use profiler_proto::pprof::is_capture;
+use profiler_proto::split::{MAX_SAMPLES, fits, request_bytes, split, split_by};
 use profiler_proto::{loss, otlp};
 use proptest::prelude::*;
 use prost::Message;
@@ -93,6 +96,23 @@ fn profiles_are_parted_first() {
 }
 
 /// Check that a profile of many samples becomes parts within the bound that together are the profile.
+/// Check that profiles of one file are parted from others before they are from each other, wherever they stand.
+#[test]
+fn what_is_one_file_stays_together() {
+    let mut heap = checkout();
+    let kinds = Kind::heap(&mut heap.dictionary, 1 << 19);
+    let of_heap: Vec<Profile> = kinds.into_iter().map(|kind| Profile { kind, ..heap.profiles[0].clone() }).collect();
+    for before in 0..5 {
+        let mut set = heap.clone();
+        let other = |number: usize| Profile { time_unix_nanos: 1 + number as u64, ..of_heap[0].clone() };
+        set.profiles = (0..before).map(other).chain(of_heap.iter().cloned()).chain([other(9)]).collect();
+        let mut parts = Vec::new();
+        split_by(&set, |part| is_capture(part).then_some(()), |part, _| parts.push(part.profiles.len()));
+        parts.sort_unstable();
+        assert_eq!(parts, [vec![1; before + 1], vec![of_heap.len()]].concat());
+    }
+}
+
 #[test]
 fn samples_are_parted_and_counts_shared() {
     let set = wide(1_000);

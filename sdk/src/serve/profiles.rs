@@ -74,10 +74,11 @@ impl<'a> Profiles<'a> {
             yield_now().await;
         }
         let sums: Vec<(Process, ProfileSet)> = sums.into_iter().map(|(process, sum)| (process, sum.finish())).collect();
-        let labelled: Vec<_> = sums.iter().map(|(process, set)| (set, process.labels())).collect();
         let mut sum = match sums.as_slice() {
-            [(_, set)] => set.clone(),
-            _ => join(&labelled),
+            [(_, set)] if self.asked.sample_type.profiles(set).nth(1).is_none() => set.clone(),
+            // Taken at several rates, as where a budget lowered it: one profile in the end as well.
+            [(_, set)] => join(&[(set, Vec::new())]),
+            _ => join(&sums.iter().map(|(process, set)| (set, process.labels())).collect::<Vec<_>>()),
         };
         let of_type = self.asked.sample_type.profiles(&sum).cloned().collect();
         sum.profiles = of_type;
@@ -214,4 +215,32 @@ fn with_value(key: &str, value: Option<&str>, set: &ProfileSet) -> impl Fn(&Samp
     let matches: Vec<bool> =
         set.dictionary.attribute_sets.entries().map(|(id, _)| of(id).as_deref() == value).collect();
     move |sample| matches.get(sample.attributes.index() as usize).copied().unwrap_or(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use profiler_proto::model::{Kind, TagFilter};
+
+    use super::*;
+    use crate::serve::range::Range;
+    use crate::serve::testing::{PERIOD, Stacks};
+
+    /// Check that what one process did at several rates is one profile, which has all of it.
+    #[test]
+    fn several_rates_are_one_profile() {
+        let store = Store::new(Duration::from_secs(3600), 1 << 20);
+        let mut slow = Stacks::new().at(1010, 10).sample("main;a", 3).set();
+        slow.profiles[0].kind = Kind::cpu(&mut slow.dictionary, 2 * PERIOD);
+        store.add(Stacks::new().at(1000, 10).sample("main;a", 4).shared());
+        store.add(Arc::new(slow));
+        let (range, filter) = (Range { from: 0, to: u64::MAX }, TagFilter::new());
+        let asked = Asked { sample_type: SampleType::Cpu, growth: false, range, now: 1, filter, of: Chosen::default() };
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let merged = runtime.block_on(async { Profiles::find(&store, &asked).await.merged().await });
+        let [profile] = &*merged.profiles else { panic!("{} profiles", merged.profiles.len()) };
+        // Each of the slow ones stands for two.
+        assert_eq!((profile.kind.period, sum(profile.samples.iter().map(weight_of))), (PERIOD, 10));
+    }
 }

@@ -204,7 +204,9 @@ fn answer(captured: Result<Vec<ProfileSet>, CaptureError>, chosen: &Chosen) -> R
     match wanted.as_slice() {
         [] if !sets.is_empty() => refused(CaptureError::NoProcess),
         [] => attachment(&ProfileSet::default()),
-        [(set, _)] => attachment(set),
+        [(set, _)] if pprof::is_capture(set) => attachment(set),
+        // One process at several rates.
+        [(set, _)] => attachment(&join(&[(set, Vec::new())])),
         several => {
             let labelled: Vec<_> = several.iter().map(|(set, process)| (*set, process.labels())).collect();
             attachment(&join(&labelled))

@@ -115,7 +115,7 @@ pub enum CaptureError {
     NoHeap,
     /// No process has a runtime that keeps this.
     #[error(
-        "no profiled process keeps such a profile: it is Go's runtime that does, and the sidecar that reads it, whose /stats says at go_PID why there is none"
+        "none of these processes is a Go program whose runtime is read from outside, which has such profiles; the sidecar's /stats says at go_PID what is missing of each that is one"
     )]
     NoRuntime,
     /// The process that was asked for is not profiled, or is gone.
