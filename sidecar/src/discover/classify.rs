@@ -50,7 +50,7 @@ pub(super) fn classify(
         container_id: container.id,
         service,
         resource,
-        context: context.map(Arc::new),
+        context: context.map(|context| Arc::new(context.kept())),
         is_below,
         profiled: Ok(()),
     };

@@ -9,6 +9,7 @@
 use profiler_proto::Limits;
 use profiler_proto::model::Value;
 use profiler_proto::otlp::ProcessContext;
+use profiler_proto::resource::Resource;
 
 use crate::target::{Fault, Folder, Line, Mappings, Memory};
 
@@ -17,6 +18,14 @@ const SIGNATURE: &[u8] = b"OTEL_CTX";
 const VERSION: u32 = 2;
 /// Most bytes of a payload: what readers take, as OpenTelemetry's own does.
 const MOST: usize = 64 << 10;
+/// What is asked for of it.
+const CPU: &str = "profiler.cpu";
+const SCHEMA: &str = "threadlocal.schema_version";
+const TLS_OFFSET: &str = "profiler.thread_context.tls_offset";
+const KEYS: &str = "threadlocal.attribute_key_map";
+/// Most bytes of a value that is kept, and of all keys together.
+const LONGEST: usize = 64;
+const MOST_KEYS_BYTES: usize = 8 << 10;
 /// How often a reading may be disturbed by a change before it is left for later.
 const TRIES: usize = 8;
 
@@ -74,7 +83,7 @@ impl Published {
     /// Whether the process takes CPU samples of itself; `None`: it does not say.
     #[must_use]
     pub fn profiles_cpu(&self) -> Option<bool> {
-        match self.context.attributes.get("profiler.cpu")?.as_str()? {
+        match self.context.attributes.get(CPU)?.as_str()? {
             "on" => Some(true),
             "off" => Some(false),
             _ => None,
@@ -85,15 +94,41 @@ impl Published {
     #[must_use]
     pub fn thread_offset(&self) -> Option<i64> {
         let attributes = &self.context.attributes;
-        let schema = attributes.get("threadlocal.schema_version")?.as_str()?;
+        let schema = attributes.get(SCHEMA)?.as_str()?;
         let known = schema == "tlsdesc_v1_dev";
-        known.then(|| attributes.get("profiler.thread_context.tls_offset")?.as_int())?
+        known.then(|| attributes.get(TLS_OFFSET)?.as_int())?
+    }
+
+    /// What of it is asked for as long as the process lives, within bounds: it may say a megabyte, and so may thousands of others. Keys beyond are no tags.
+    #[must_use]
+    pub(super) fn kept(self) -> Self {
+        let mut attributes = Resource::new();
+        for key in [CPU, SCHEMA, TLS_OFFSET] {
+            let value = self
+                .context
+                .attributes
+                .get(key)
+                .filter(|value| value.as_str().is_none_or(|text| text.len() <= LONGEST));
+            if let Some(value @ (Value::String(_) | Value::Int(_))) = value {
+                attributes.set(key, value.clone());
+            }
+        }
+        let mut room = MOST_KEYS_BYTES;
+        let keys = self.keys().into_iter().map_while(|key| {
+            room = room.checked_sub(key.len())?;
+            Some(Value::from(key))
+        });
+        let keys: Box<[Value]> = keys.collect();
+        if !keys.is_empty() {
+            attributes.set(KEYS, Value::List(keys));
+        }
+        Self { context: ProcessContext { resource: Resource::new(), attributes }, ..self }
     }
 
     /// The keys of thread contexts, by number.
     #[must_use]
     pub fn keys(&self) -> Vec<&str> {
-        match self.context.attributes.get("threadlocal.attribute_key_map") {
+        match self.context.attributes.get(KEYS) {
             Some(Value::List(keys)) => keys.iter().take(256).map(|key| key.as_str().unwrap_or_default()).collect(),
             _ => Vec::new(),
         }

@@ -25,6 +25,8 @@ use crate::target::numbers::leads_to_initial;
 pub const MOST_ATTRIBUTES: usize = 18;
 /// Longest value in bytes. Source: Pyroscope refuses longer ones (`validation.max-length-label-value`).
 const LONGEST: usize = 2048;
+/// Most bytes of all of them: of thousands of processes each may have as many.
+const MOST_BYTES: usize = 8 << 10;
 
 const SERVICE: &str = "service.name";
 const ENVIRONMENT: &str = "deployment.environment.name";
@@ -173,17 +175,33 @@ fn text(value: Option<&Value>) -> String {
     value.and_then(Value::as_str).unwrap_or_default().to_owned()
 }
 
-/// Sets what is not set yet and has room, cut to what backends take.
+/// Sets what is not set yet and has room, cut to what backends take. Of values that are no scalars none is missed that has room for nobody else.
 fn set(resource: &mut Resource, key: &str, value: &Value) {
-    if resource.get(key).is_some() || resource.attributes().len() >= MOST_ATTRIBUTES || key.len() > LONGEST {
+    let taken: usize = resource.attributes().iter().map(|(key, value)| key.len() + room_of(value)).sum();
+    let room = MOST_BYTES.saturating_sub(taken + key.len());
+    let is_full = resource.attributes().len() >= MOST_ATTRIBUTES || room_of(value).min(LONGEST) > room;
+    if resource.get(key).is_some() || is_full || key.len() > LONGEST {
         return;
     }
     match value {
+        Value::Bytes(_) | Value::List(_) | Value::Map(_) if room_of(value) > LONGEST => {}
         Value::String(text) if text.len() > LONGEST => {
             resource.set(key, text.get(..text.floor_char_boundary(LONGEST)).unwrap_or_default());
         }
         value => resource.set(key, value.clone()),
     }
+}
+
+/// Bytes of memory that a value takes, about.
+fn room_of(value: &Value) -> usize {
+    size_of::<Value>()
+        + match value {
+            Value::String(text) => text.len(),
+            Value::Bytes(bytes) => bytes.len(),
+            Value::List(values) => values.iter().map(room_of).sum(),
+            Value::Map(pairs) => pairs.iter().map(|(key, value)| size_of_val(key) + key.len() + room_of(value)).sum(),
+            Value::Empty | Value::Bool(_) | Value::Int(_) | Value::Double(_) => 0,
+        }
 }
 
 /// `key=value` pairs between commas, percent-encoded; what is none is left out, for it is another's mistake.

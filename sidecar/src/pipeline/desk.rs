@@ -20,7 +20,7 @@ use super::tap::{Tap, Tapped, Taps};
 use super::told::Told;
 use crate::aggregate::{Aggregate, Full};
 use crate::bpf::{Counters, Started};
-use crate::clock::{Moment, thread_cpu};
+use crate::clock::{self, Moment, thread_cpu};
 use crate::discover::{self, Kind, Table, Target, WhyNot};
 use crate::drain::{self, Event};
 use crate::naming::{Namer, Stats};
@@ -272,6 +272,10 @@ impl Desk {
         let target = match its_own {
             Some(its_own) => its_own,
             None if self.is_choosy => return self.gone(),
+            // Of another process that had this number before.
+            None if clock::earliest_start_nanos(process.start_time()).is_some_and(|start| sample.program < start) => {
+                return self.gone();
+            }
             None => target,
         };
         match target.profiled {

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use profiler_proto::hash::Map;
 
-use super::Named;
+use super::Interval;
 use crate::aggregate::Aggregate;
 use crate::clock::Moment;
 use crate::discover::Target;
@@ -23,8 +23,8 @@ const MOST: usize = 4;
 pub trait Tapped: Send {
     /// Whether nobody waits for them any more.
     fn is_gone(&self) -> bool;
-    /// Takes them; `None`: there are too many captures.
-    fn take(self: Box<Self>, windows: Option<Vec<Named>>);
+    /// Takes them, with what was lost of no process that has one; `None`: there are too many captures.
+    fn take(self: Box<Self>, interval: Option<Interval>);
 }
 
 /// Those under way.
@@ -57,7 +57,8 @@ impl Tap {
             let target = self.sampled.get(&window.process())?;
             Some((window, Arc::clone(target)))
         });
-        self.tapped.take(Some(named.collect()));
+        let windows = named.collect();
+        self.tapped.take(Some(Interval { windows, lost: self.aggregate.without_window() }));
     }
 }
 
@@ -72,10 +73,12 @@ impl Taps {
         let mut bytes = self.bytes();
         for tap in self.0.iter_mut().filter(|tap| tap.pid.is_none_or(|pid| pid == sample.pid)) {
             let before = tap.aggregate.bytes();
-            // What finds no room is noted in the capture's own window; nowhere, if there is none for that either.
-            _ = tap.aggregate.add_beside(bytes - before, target.process, sample, stack);
+            // What finds no room is noted in the capture's own window, or in its interval where there is no room for that either.
+            let added = tap.aggregate.add_beside(bytes - before, target.process, sample, stack);
             bytes = bytes - before + tap.aggregate.bytes();
-            tap.sampled.insert(target.process, Arc::clone(target));
+            if added.is_ok() {
+                tap.sampled.insert(target.process, Arc::clone(target));
+            }
         }
     }
 

@@ -13,7 +13,6 @@ use profiler::export::Exporter;
 use profiler::serve::{CaptureError, CaptureFuture, Snapshot, Source, Target};
 use profiler::{Ledger, Stats};
 use profiler_proto::ProfileSet;
-use profiler_proto::loss::Loss;
 use tokio::sync::oneshot;
 
 use super::outside::Outside;
@@ -26,7 +25,7 @@ use crate::config::Config;
 use crate::discover;
 use crate::naming;
 use crate::naming::Granularity;
-use crate::pipeline::{Figures, Named, Tapped, assembled};
+use crate::pipeline::{Figures, Interval, Tapped, assembled};
 use crate::privilege::Tier;
 use crate::receive::Intake;
 use crate::target::Process;
@@ -180,15 +179,15 @@ pub(super) fn is_sampled(target: &discover::Target) -> bool {
 }
 
 /// Who asked for a capture, and may have gone.
-struct Asked(oneshot::Sender<Option<Vec<Named>>>);
+struct Asked(oneshot::Sender<Option<Interval>>);
 
 impl Tapped for Asked {
     fn is_gone(&self) -> bool {
         self.0.is_closed()
     }
 
-    fn take(self: Box<Self>, windows: Option<Vec<Named>>) {
-        drop(self.0.send(windows));
+    fn take(self: Box<Self>, interval: Option<Interval>) {
+        drop(self.0.send(interval));
     }
 }
 
@@ -218,8 +217,8 @@ impl Source for Handle {
         drop(self.commands.send(Command::Capture { duration, pid, tapped: Box::new(Asked(reply)) }));
         Box::pin(async move {
             match outcome.await {
-                Ok(Some(named)) if named.is_empty() => handle.without_samples(duration),
-                Ok(Some(named)) => Ok(assembled(&named, &Loss::default(), Granularity::Addresses)),
+                Ok(Some(interval)) if interval.windows.is_empty() => handle.without_samples(duration),
+                Ok(Some(Interval { windows, lost })) => Ok(assembled(&windows, &lost, Granularity::Addresses)),
                 Ok(None) => Err(CaptureError::TooMany),
                 Err(_) => Err(CaptureError::Off),
             }

@@ -14,7 +14,7 @@ use super::Options;
 use crate::target::{Folder, Process, Stat, State};
 
 /// When a process that publishes nothing is looked through for the first time after it was found; then after twice as long, and so on.
-const FIRST_LOOK: Duration = Duration::from_millis(500);
+const FIRST_LOOK: Duration = Duration::from_millis(50);
 /// The longest time between two such looks.
 const LAST_LOOK: Duration = Duration::from_secs(64);
 /// The shortest time between two looks that were asked for, or that a process gave a reason for.
@@ -134,6 +134,11 @@ impl Entry {
     /// Whether it may be looked at anew for what it says itself.
     fn is_due(&self, now: Instant) -> bool {
         now.saturating_duration_since(self.looked) >= REFRESHED.max(self.cost.saturating_mul(SHARE))
+    }
+
+    /// Whether it publishes nothing, as far as is known, and is to be looked at for that: until it says that it samples itself it is sampled twice.
+    pub(super) fn may_publish(&self, now: Instant) -> bool {
+        !self.has_ended && self.target.as_ref().is_some_and(|target| target.context.is_none()) && now >= self.next_look
     }
 
     fn may_say_something_new(&self, scout: &Scout, now: Instant) -> bool {

@@ -84,3 +84,26 @@ fn a_birth_that_was_missed_is_made_good() {
     child.kill().unwrap();
     child.wait().unwrap();
 }
+
+/// Check that a sample of a program that began before its process did is of another process, which had the number before, and of nobody who is known.
+#[test]
+fn who_had_the_number_before_is_another_process() {
+    let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+    let (pid, now) = (child.id(), Instant::now());
+    let numbers = Numbers { pids: Vec::new(), family: None };
+    let table = Table::new(discover::Options::default());
+    let mut desk = Desk::new(table, Namer::new(Kernel::default()), numbers, Arc::default());
+    desk.look_around(now);
+    let process = Process::find(pid).unwrap();
+    let start = clock::earliest_start_nanos(process.start_time()).unwrap();
+    assert!(start > 0);
+    // As if the kernel side had another number for it by now.
+    let (target, now_at) = (desk.table.visit(pid, now).unwrap(), start + 10_000_000);
+    assert!(desk.programs.of(now_at, &target, || Some(now_at)).is_some());
+    for (program, gone) in [(now_at, 0), (start + 1_000_000, 0), (start - 1_000_000, 1)] {
+        desk.sample(Box::new(Sample { pid, program, ..Sample::default() }), now);
+        assert_eq!(desk.figures().gone, gone, "{program} of {start}");
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
