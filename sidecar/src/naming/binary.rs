@@ -234,13 +234,16 @@ impl Binary {
 
 /// By Go's tables.
 fn in_go(go: &Program, address: u64, call: Call) -> Option<Found> {
-    let frames = go.frames(address, call);
+    let function = go.function(address);
+    // Behind a call there is always something of its function: where another one begins somebody was interrupted, and the register for return addresses had that, as behind
+    // `asyncPreempt` on arm64. So do Go's own traces (`symPC` in runtime/traceback.go).
+    let is_entry = function.as_ref().is_some_and(|function| function.entry == address);
+    let frames = go.frames(address, if is_entry { Call::Interrupted } else { call });
     if frames.is_empty() {
         return None;
     }
     let is_named = frames.iter().any(|frame| !frame.function.is_empty());
     // The depth is that of the instruction which runs next, here as in Go's own traces.
-    let function = go.function(address);
     let has = |flag| function.as_ref().is_some_and(|function| function.flags & flag != 0);
     Some(Found {
         lines: if is_named { frames.iter().map(line).collect() } else { Vec::new() },

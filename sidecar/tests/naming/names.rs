@@ -339,6 +339,12 @@ fn what_was_interrupted_did_not_call() {
         let stack = namer.name(process, &sample, Instant::now());
         assert_eq!(names(&stack.frames), ["main.framed", injected, "main.framed", "runtime.main"]);
     }
+    // Nor did what a register for return addresses had, where that is the first instruction of a function.
+    for handler in ["runtime.sigtramp", "runtime.cgoSigtramp"].map(|name| go.find(name)).into_iter().flatten() {
+        let user = vec![handler + 9, framed, at("runtime.main") + 8, at("runtime.goexit") + 1];
+        let stack = namer.name(process, &Sample { user, end: End::Root, ..Sample::default() }, Instant::now());
+        assert_eq!(names(&stack.frames)[1..], ["[signal handler]", "main.framed", "runtime.main"]);
+    }
 }
 
 /// Check that where Go asks the kernel's library for the time, the walk goes on as it went, and what the goroutine that is about to run once left its stack for is not
