@@ -17,7 +17,7 @@ import (
 
 func main() {
 	seconds := flag.Int("seconds", 0, "end after so many seconds; 0: run on")
-	serve := flag.String("serve", "", "serve net/http/pprof there, such as 127.0.0.1:6060, for `--pull`")
+	serve := flag.String("serve", "", "serve net/http/pprof there, such as 127.0.0.1:6060, for --pull")
 	untilEOF := flag.Bool("until-eof", false, "end, too, when standard input ends")
 	flag.Parse()
 

@@ -63,7 +63,7 @@ impl Contention {
                 "block profiling is off: `runtime.SetBlockProfileRate(10_000)` in main turns it on, one event each 10 µs of waiting",
             ),
             Kind::Mutex => Some(
-                "mutex profiling is off: `runtime.SetMutexProfileFraction(100)` in main turns it on, one event in 100",
+                "mutex profiling is off: `runtime.SetMutexProfileFraction(10)` in main turns it on, one event in 10",
             ),
         }
     }

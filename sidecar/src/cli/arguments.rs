@@ -11,7 +11,7 @@ use clap::{Args, Parser, Subcommand};
 use crate::bpf::MAX_RATE_HZ;
 use crate::config::{CommandLine, parse_duration};
 use crate::error::Error;
-use crate::inspect::{ContentionArguments, GoroutinesArguments, HeapArguments, TopArguments};
+use crate::inspect::{ContentionArguments, GoroutinesArguments, HeapArguments, TopArguments, pid};
 use crate::record::{HOLD, Options, Output, Subject};
 
 const EXIT_CODES: &str = "\
@@ -87,7 +87,7 @@ pub(super) enum Command {
 #[command(after_help = RECORD_EXAMPLES, group = clap::ArgGroup::new("subject").required(true))]
 pub(super) struct RecordArguments {
     /// The process to record
-    #[arg(short, long, group = "subject")]
+    #[arg(short, long, group = "subject", value_parser = pid)]
     pid: Option<u32>,
     /// The command to record, from its first instruction on; stands last, for all that follows belongs to it
     #[arg(short, long, group = "subject", num_args = 1.., allow_hyphen_values = true)]

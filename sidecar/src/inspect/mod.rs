@@ -14,6 +14,7 @@ mod top;
 
 use std::io::{self, Write};
 
+pub(crate) use arguments::pid;
 pub use arguments::{ContentionArguments, GoroutinesArguments, HeapArguments, TopArguments};
 pub use top::top;
 

@@ -47,5 +47,5 @@ fn why_not(pipeline: &Pipeline, process: Process) -> Option<WhyNot> {
     if target.is_below { Some(WhyNot::Below) } else { target.profiled.as_ref().err().cloned() }
 }
 
-const IDLE: &str = "it spent no time on a processor";
+const IDLE: &str = "it spent no time on a processor while it was recorded";
 const DOCTOR: &str = "`profiler-sidecar doctor` says what can be sampled here";
