@@ -117,7 +117,10 @@ pub fn check_interval(setting: &str, interval: Duration, destinations: &[Target]
     let Some(strict) = destinations.iter().find(|target| target.goes_by_the_begin() && interval >= max_age) else {
         return Ok(());
     };
-    let why = format!("{} takes no profile that began an hour ago, and is sent none of {max_age:?}", strict.name());
+    let (name, minutes) = (strict.name(), max_age.as_secs() / 60);
+    let why = format!(
+        "{name} refuses profiles that began an hour ago, so none that began {minutes} minutes ago is sent to it"
+    );
     let remedy = "set an interval of less than 55 minutes, such as 10s: the less, the longer an outage may be";
     Err(Error::setting(setting, format!("{interval:?}"), why, remedy))
 }

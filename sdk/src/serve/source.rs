@@ -115,7 +115,7 @@ pub enum CaptureError {
     NoHeap,
     /// No process has a runtime that keeps this.
     #[error(
-        "none of these processes is a Go program whose runtime is read from outside, which has such profiles; the sidecar's /stats says at go_PID what is missing of each that is one"
+        "none of these processes has such a profile: Go programs have, where it is on and their runtime can be read; the sidecar's /stats says at go_PID why one has none"
     )]
     NoRuntime,
     /// The process that was asked for is not profiled, or is gone.

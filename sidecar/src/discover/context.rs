@@ -162,3 +162,22 @@ impl Header {
         (is_ours && header.time != 0 && size <= MOST).then_some(header)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that of what a process publishes the keys of its tags stay, as many as have room, and what says how to read it, and nothing else.
+    #[test]
+    fn what_is_kept_has_a_bound() {
+        let keys: Vec<Value> = (0..300).map(|number| Value::from(format!("{number:0>100}"))).collect();
+        let attributes = Resource::new().with(KEYS, Value::List(keys.into())).with(CPU, "on").with(TLS_OFFSET, -88);
+        let attributes = attributes.with(SCHEMA, "x".repeat(LONGEST + 1)).with("other", "x".repeat(60_000));
+        let context = ProcessContext { resource: Resource::new().with("a", "b"), attributes };
+        let kept = Published { header: 1, time: 2, context }.kept();
+        assert_eq!((kept.profiles_cpu(), kept.keys().len()), (Some(true), MOST_KEYS_BYTES / 100));
+        assert_eq!(kept.context.attributes.get(TLS_OFFSET), Some(&Value::from(-88)));
+        assert_eq!((kept.context.attributes.attributes().len(), kept.context.resource.attributes().len()), (3, 0));
+        assert_eq!((kept.header, kept.time), (1, 2));
+    }
+}

@@ -102,3 +102,19 @@ fn the_attributes_that_matter_most_are_kept() {
     let long = self::resource(&format!("OTEL_SERVICE_NAME={}", "é".repeat(2000)), None);
     assert_eq!(long.service_name().map(str::len), Some(LONGEST));
 }
+
+/// Check that what a process says takes no more memory than has a bound, whatever it says, and that who it is stays.
+#[test]
+fn what_is_said_has_a_bound() {
+    let list = Value::List(vec![Value::Empty; 24_000].into());
+    let published = Resource::new().with("list", list.clone()).with("bytes", Value::Bytes(vec![0; 60_000].into()));
+    let published = published.with("map", Value::Map([("k".into(), list)].into())).with("short", 7);
+    let texts = (0..MOST_ATTRIBUTES).map(|number| (format!("text.{number}"), "x".repeat(3000)));
+    let published = texts.fold(published, |resource, (key, text)| resource.with(key, text));
+    let resource = resource("OTEL_SERVICE_NAME=shop", Some(published));
+    assert_eq!(texts(&resource, &[SERVICE, "container.id"]), ["shop", "c1"]);
+    assert!(["list", "bytes", "map"].iter().all(|key| resource.get(key).is_none()), "{resource:?}");
+    assert_eq!(resource.get("short"), Some(&Value::from(7)));
+    let bytes: usize = resource.attributes().iter().map(|(key, value)| key.len() + room_of(value)).sum();
+    assert!((6000..=MOST_BYTES).contains(&bytes), "{bytes}");
+}

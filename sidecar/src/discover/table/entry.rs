@@ -14,7 +14,7 @@ use super::Options;
 use crate::target::{Folder, Process, Stat, State};
 
 /// When a process that publishes nothing is looked through for the first time after it was found; then after twice as long, and so on.
-const FIRST_LOOK: Duration = Duration::from_millis(50);
+const FIRST_LOOK: Duration = Duration::from_millis(500);
 /// The longest time between two such looks.
 const LAST_LOOK: Duration = Duration::from_secs(64);
 /// The shortest time between two looks that were asked for, or that a process gave a reason for.
@@ -43,6 +43,10 @@ pub(super) struct Entry {
     cost: Duration,
     next_look: Instant,
     pause: Duration,
+}
+
+fn is_kept_from_us(target: &Target) -> bool {
+    matches!(target.profiled, Err(WhyNot::Unreadable(_)))
 }
 
 impl Entry {
@@ -79,6 +83,12 @@ impl Entry {
         let target = match (found.map(Arc::new), old) {
             // The program is the one that it was, and only whoever has its file on the same disk keeps the answer back.
             (Some(_), Some(old)) if !has_answered && same_program && !is_another => Some(old),
+            // It may be looked at no more since capabilities were dropped, and the kernel says nothing of its memory either (`do_task_stat` in fs/proc/array.c: 1): what is known stays true.
+            (Some(new), Some(old))
+                if is_kept_from_us(&new) && old.profiled.is_ok() && stat.layout.0 <= 1 && !is_another =>
+            {
+                Some(old)
+            }
             // The same Arc as long as nothing changed, so that others see at once that nothing did.
             (Some(new), Some(old)) if new == old => Some(old),
             // Of one that ended, what it was is worth more than that it ended.
@@ -134,11 +144,6 @@ impl Entry {
     /// Whether it may be looked at anew for what it says itself.
     fn is_due(&self, now: Instant) -> bool {
         now.saturating_duration_since(self.looked) >= REFRESHED.max(self.cost.saturating_mul(SHARE))
-    }
-
-    /// Whether it publishes nothing, as far as is known, and is to be looked at for that: until it says that it samples itself it is sampled twice.
-    pub(super) fn may_publish(&self, now: Instant) -> bool {
-        !self.has_ended && self.target.as_ref().is_some_and(|target| target.context.is_none()) && now >= self.next_look
     }
 
     fn may_say_something_new(&self, scout: &Scout, now: Instant) -> bool {

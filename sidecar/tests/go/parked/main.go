@@ -212,7 +212,7 @@ func figures() string {
 //go:noinline
 func leaked() { <-nothing }
 
-var running atomic.Bool
+var running, spanned atomic.Bool
 
 //go:noinline
 func run() {
@@ -291,8 +291,8 @@ func main() {
 			go run()
 			go pprof.Do(context.Background(), pprof.Labels(
 				"trace_id", "4bf92f3577b34da6a3ce929d0e0e4736", "span_id", "00f067aa0ba902b7", "user", "ada",
-			), func(context.Context) { <-nothing })
-			for !running.Load() {
+			), func(context.Context) { spanned.Store(true); <-nothing })
+			for !running.Load() || !spanned.Load() {
 				time.Sleep(time.Millisecond)
 			}
 			fmt.Println("runs")
