@@ -109,8 +109,8 @@ fn what_is_said_has_a_bound() {
     let list = Value::List(vec![Value::Empty; 24_000].into());
     let published = Resource::new().with("list", list.clone()).with("bytes", Value::Bytes(vec![0; 60_000].into()));
     let published = published.with("map", Value::Map([("k".into(), list)].into())).with("short", 7);
-    let texts = (0..MOST_ATTRIBUTES).map(|number| (format!("text.{number}"), "x".repeat(3000)));
-    let published = texts.fold(published, |resource, (key, text)| resource.with(key, text));
+    let long = (0..MOST_ATTRIBUTES).map(|number| (format!("text.{number}"), "x".repeat(3000)));
+    let published = long.fold(published, |resource, (key, text)| resource.with(key, text));
     let resource = resource("OTEL_SERVICE_NAME=shop", Some(published));
     assert_eq!(texts(&resource, &[SERVICE, "container.id"]), ["shop", "c1"]);
     assert!(["list", "bytes", "map"].iter().all(|key| resource.get(key).is_none()), "{resource:?}");
