@@ -95,7 +95,6 @@ fn profiles_are_parted_first() {
     assert_eq!(merge(&parts), set);
 }
 
-/// Check that a profile of many samples becomes parts within the bound that together are the profile.
 /// Check that profiles of one file are parted from others before they are from each other, wherever they stand.
 #[test]
 fn what_is_one_file_stays_together() {
@@ -113,6 +112,7 @@ fn what_is_one_file_stays_together() {
     }
 }
 
+/// Check that a profile of many samples becomes parts within the bound that together are the profile.
 #[test]
 fn samples_are_parted_and_counts_shared() {
     let set = wide(1_000);

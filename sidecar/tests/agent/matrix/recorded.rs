@@ -258,7 +258,10 @@ impl<'a> Recorded<'a> {
         // Those in C as well, whose compiler leaves out frame pointers. Below the handler of its own profiler's signals what was interrupted is missing, and a signal takes
         // long where the machine is emulated.
         let handles = |seen: &Seen| ["runtime.sigtramp", "runtime.cgoSigtramp"].iter().any(|name| seen.has(name));
-        let unmarked = |seen: &Seen| seen.endpoint.is_some() && handles(seen) && !seen.has("[signal handler]");
+        // Or nothing is known of that, and said to be missing.
+        let marks = ["[signal handler]", "[frames left out]", "[stack incomplete]"];
+        let is_marked = |seen: &Seen| marks.iter().any(|mark| seen.has(mark));
+        let unmarked = |seen: &Seen| seen.endpoint.is_some() && handles(seen) && !is_marked(seen);
         let unmarked: Vec<_> = self.samples.iter().filter(|seen| unmarked(seen)).map(Seen::names).collect();
         assert!(unmarked.is_empty(), "{what}: below a handler of signals is what it interrupted: {unmarked:?}");
         let worked = |seen: &Seen| seen.endpoint.is_some() && !handles(seen);
