@@ -120,7 +120,7 @@ impl Table {
         let is_fresh = match self.entries.get_mut(&pid) {
             Some(entry) => {
                 entry.used = clock;
-                !entry.is_stale
+                !entry.is_in_question(now)
             }
             None => false,
         };

@@ -118,3 +118,16 @@ fn who_profiles_itself_is_left_alone() {
     let known = all.visit(subject.pid(), begin).unwrap();
     assert_eq!((&known.profiled, known.context.is_some()), (&Ok(()), true));
 }
+
+/// Check that its samples are reason enough to see that it profiles itself: until then it is sampled by both.
+#[test]
+fn who_begins_to_profile_itself_is_found_by_its_samples() {
+    let mut subject = Subject::start(Command::new(go_program()).arg("publish"));
+    let mut table = Table::new(Options { patience: Duration::from_secs(60), ..Options::default() });
+    let begin = Instant::now();
+    assert_eq!(table.visit(subject.pid(), begin).unwrap().profiled, Ok(()));
+    subject.ask(&hex(&context("checkout", "on").encode_to_vec()));
+    assert_eq!(table.visit(subject.pid(), begin).unwrap().profiled, Ok(()), "nobody looks at once");
+    let sampled = table.visit(subject.pid(), begin + Duration::from_secs(60)).unwrap();
+    assert_eq!(sampled.profiled, Err(WhyNot::ProfilesItself));
+}

@@ -13,8 +13,11 @@ use super::super::target::{Target, WhyNot};
 use super::Options;
 use crate::target::{Folder, Process, Stat, State};
 
-/// When a process that publishes nothing is looked through for the first time after it was found; then after twice as long, and so on.
-const FIRST_LOOK: Duration = Duration::from_millis(500);
+/// When a process that publishes nothing is looked through for the first time after it was found; then after twice as long, and so on. Until it is seen to profile itself, it is
+/// sampled by both.
+const FIRST_LOOK: Duration = Duration::from_millis(50);
+/// The same of one that gave no answer, for which others wait: no sample is reason to.
+const LOOK_AFTER_SILENCE: Duration = Duration::from_millis(500);
 /// The longest time between two such looks.
 const LAST_LOOK: Duration = Duration::from_secs(64);
 /// The shortest time between two looks that were asked for, or that a process gave a reason for.
@@ -74,10 +77,11 @@ impl Entry {
         let has_ended = stat.state == State::Ended;
         let same_program = known.as_ref().is_some_and(|entry| entry.layout == stat.layout);
         let has_answered = found.as_ref().is_none_or(|target| target.profiled != Err(WhyNot::NoAnswer));
-        let pause = known
-            .as_ref()
-            .filter(|_| same_program && has_answered)
-            .map_or(FIRST_LOOK, |entry| (entry.pause * 2).min(LAST_LOOK));
+        let pause = match &known {
+            _ if !has_answered => LOOK_AFTER_SILENCE,
+            Some(entry) if same_program => (entry.pause * 2).min(LAST_LOOK),
+            _ => FIRST_LOOK,
+        };
         let is_another = known.as_ref().is_some_and(|entry| entry.is_another);
         let old = known.and_then(|entry| entry.target);
         let target = match (found.map(Arc::new), old) {
@@ -95,7 +99,8 @@ impl Entry {
             (None, old) if has_ended => old,
             (new, _) => new,
         };
-        let next_look = now.checked_add(pause).unwrap_or(now);
+        let cost = begun.elapsed();
+        let next_look = now.checked_add(pause.max(cost.saturating_mul(SHARE))).unwrap_or(now);
         Ok(Self {
             process,
             target,
@@ -106,7 +111,7 @@ impl Entry {
             used: 0,
             layout: stat.layout,
             looked: now,
-            cost: begun.elapsed(),
+            cost,
             next_look,
             pause,
         })
@@ -134,6 +139,12 @@ impl Entry {
     pub(super) fn is_settled(&self, now: Instant) -> bool {
         let is_quiet = |target: &Arc<Target>| target.context.is_none() && now < self.next_look;
         !self.is_stale && !self.has_ended && self.target.as_ref().is_none_or(is_quiet)
+    }
+
+    /// Whether a sample of it is reason to look at it: what is known may not be true of it, or it had the time to publish something.
+    pub(super) fn is_in_question(&self, now: Instant) -> bool {
+        let may_publish = |target: &Arc<Target>| target.context.is_none() && target.profiled != Err(WhyNot::NoAnswer);
+        self.is_stale || (!self.has_ended && now >= self.next_look && self.target.as_ref().is_some_and(may_publish))
     }
 
     /// Has it looked at anew at the next visit, unless it just was: a process can give reasons without end.
