@@ -62,7 +62,7 @@ pub use security::Security;
 #[cfg(feature = "cpu")]
 pub(crate) use server::parse;
 pub use server::{Bound, Server};
-pub use source::{CaptureError, CaptureFuture, Snapshot, Source, Target};
+pub use source::{CaptureError, CaptureFuture, GoroutineText, Snapshot, Source, Target, TextFuture};
 pub use store::Store;
 #[cfg(feature = "tower")]
 pub use within::{Answer, Body, Service, service};

@@ -67,6 +67,12 @@ impl Chosen {
         self.service.as_deref().is_none_or(|service| cut(service) == &*process.service)
             && self.pid.is_none_or(|pid| process.pid == Some(pid))
     }
+
+    /// The same, of what may be asked for.
+    pub(super) fn takes(&self, target: &Target) -> bool {
+        self.service.as_deref().is_none_or(|service| cut(service) == cut(&target.service))
+            && self.pid.is_none_or(|pid| target.pid == pid)
+    }
 }
 
 /// What a process is written in, as far as its resource tells (OpenTelemetry semantic conventions, `process.runtime.name`,

@@ -18,7 +18,7 @@ use super::process::{Chosen, Process};
 use super::query::{BadParameter, Query};
 use super::reply::Reply;
 use super::site::Site;
-use super::source::{CaptureError, CaptureFuture, Snapshot};
+use super::source::{CaptureError, CaptureFuture, GoroutineText, Snapshot};
 use super::threads;
 
 /// What Go takes if nothing is said.
@@ -41,6 +41,7 @@ const INDEX: &str = "<!doctype html>
 <li><a href=\"heap\">heap</a>: what lives of the memory that was sampled since the start, and what was allocated; with <code>seconds</code>, how much of both came and went within them</li>
 <li><a href=\"allocs\">allocs</a>: the same, with what was allocated first</li>
 <li><a href=\"goroutine\">goroutine</a>, <a href=\"block\">block</a>, <a href=\"mutex\">mutex</a>: of Go processes, what there is of goroutines, what they waited for since the start, who made them wait; with <code>seconds</code>, how that changed</li>
+<li><a href=\"goroutine?debug=2\">goroutine?debug=2</a>: each goroutine as text, as a panic shows it; with <code>debug=1</code>, equal ones together</li>
 <li><a href=\"threads\">threads</a>: the threads that there are, by name and state</li>
 <li><a href=\"cmdline\">cmdline</a>: the program's arguments</li>
 </ul>
@@ -81,6 +82,31 @@ impl Site {
     /// `/debug/pprof/{goroutine,block,mutex}`: what runtimes keep, as it is, or how it changed.
     pub(super) async fn snapshot(&self, query: &Query, of: Snapshot, method: &Method) -> Result<Reply, BadParameter> {
         self.now_or_change(query, method, |pid| self.source.snapshot(of, pid), || Box::new(())).await
+    }
+
+    /// `/debug/pprof/goroutine` with `debug`: as text, of one process after the other.
+    pub(super) async fn goroutines(
+        &self,
+        query: &Query,
+        form: GoroutineText,
+        method: &Method,
+    ) -> Result<Reply, BadParameter> {
+        if query.one("seconds").is_some() {
+            return Err(query.refusal("debug", "not with `seconds`: there is no text of a change"));
+        }
+        let chosen = query.process()?;
+        if method == Method::HEAD {
+            return Ok(Reply::text("").without_body());
+        }
+        // It is never closed. The turn ends once the answer is made.
+        let _turn = self.looks.acquire().await.ok();
+        let texts = match self.source.goroutines(form, chosen.pid).await {
+            Ok(texts) => texts,
+            Err(error) => return Ok(refused(error)),
+        };
+        let wanted = texts.into_iter().filter(|(target, _)| chosen.takes(target));
+        let wanted: Vec<String> = wanted.map(|(_, text)| text).collect();
+        Ok(if wanted.is_empty() { refused(CaptureError::NoProcess) } else { Reply::text(wanted.join("\n")) })
     }
 
     /// `/debug/pprof/threads`: the threads that there are.

@@ -18,7 +18,7 @@ use tokio::time::sleep;
 use super::query::{BadParameter, Query, SAMPLES};
 use super::reply::Reply;
 use super::security::{self, Asker, Token};
-use super::source::{Snapshot, Source};
+use super::source::{GoroutineText, Snapshot, Source};
 use super::store::Store;
 use super::{assets, host, stats};
 
@@ -32,7 +32,7 @@ const PATHS: &str = "\
 /debug/pprof/profile         CPU samples from now on, as pprof: seconds, service, pid
 /debug/pprof/heap            what lives of the memory, as pprof; what came and went: seconds; service, pid
 /debug/pprof/allocs          what was allocated since the start, as pprof: seconds, service, pid
-/debug/pprof/goroutine       goroutines of Go processes, as pprof: seconds, service, pid
+/debug/pprof/goroutine       goroutines of Go processes, as pprof: seconds, service, pid; as text: debug=1|2
 /debug/pprof/block           what goroutines waited for, as pprof: seconds, service, pid
 /debug/pprof/mutex           who made goroutines wait for locks, as pprof: seconds, service, pid
 /debug/pprof/threads         threads by name and state, as pprof: seconds, pid
@@ -48,7 +48,7 @@ const MOST_LOOKS: usize = 1;
 /// How long a wrong token is answered.
 const PENALTY: Duration = Duration::from_millis(250);
 
-/// The parameters of profiles for `go tool pprof`. `gc` and `debug` are what Go knows: there is nothing to collect here, and no text.
+/// The parameters of profiles for `go tool pprof`. `gc` and `debug` are what Go knows: there is nothing to collect here, and no text but of goroutines.
 const NAMED: [&str; 5] = ["seconds", "pid", "service", "gc", "debug"];
 
 /// The answers of one server.
@@ -150,7 +150,10 @@ impl Site {
         match path.trim_start_matches("/debug/pprof/") {
             "heap" => self.heap(query, None, method).await,
             "allocs" => self.heap(query, Some("alloc_space"), method).await,
-            "goroutine" => self.snapshot(query, Snapshot::Goroutine, method).await,
+            "goroutine" => match text_of(query) {
+                Some(form) => self.goroutines(query, form, method).await,
+                None => self.snapshot(query, Snapshot::Goroutine, method).await,
+            },
             "block" => self.snapshot(query, Snapshot::Block, method).await,
             "mutex" => self.snapshot(query, Snapshot::Mutex, method).await,
             "threads" => self.threads(query, method).await,
@@ -169,5 +172,14 @@ impl Site {
     fn not_found(path: &str) -> Reply {
         let path: String = path.chars().take(80).collect();
         Reply::refusal(StatusCode::NOT_FOUND, format!("{path:?} is not here; these are:\n\n{PATHS}"))
+    }
+}
+
+/// Which text of goroutines is asked for, if any: `debug` as Go reads it, where what is no number is 0.
+fn text_of(query: &Query) -> Option<GoroutineText> {
+    match query.one("debug").and_then(|debug| debug.parse::<i64>().ok()) {
+        Some(1) => Some(GoroutineText::Grouped),
+        Some(2..) => Some(GoroutineText::Each),
+        _ => None,
     }
 }

@@ -43,6 +43,14 @@ pub trait Source: Send + Sync + 'static {
         Box::pin(std::future::ready(Err(CaptureError::NoRuntime)))
     }
 
+    /// The goroutines that there are as text.
+    ///
+    /// # Errors
+    /// [`CaptureError`], where there are none.
+    fn goroutines(&self, _form: GoroutineText, _pid: Option<u32>) -> TextFuture {
+        Box::pin(std::future::ready(Err(CaptureError::NoRuntime)))
+    }
+
     /// Until what is returned is dropped, what was allocated at a stack stays at that stack, so that two profiles of the heap can be
     /// subtracted.
     fn keep_heap(&self) -> Box<dyn Send> {
@@ -55,6 +63,19 @@ pub trait Source: Send + Sync + 'static {
 
 /// The outcome of a capture, later: one set for each process.
 pub type CaptureFuture = Pin<Box<dyn Future<Output = Result<Vec<ProfileSet>, CaptureError>> + Send>>;
+
+/// Text, later: one for each process, which says whose it is and ends with a line.
+pub type TextFuture = Pin<Box<dyn Future<Output = Result<Vec<(Target, String)>, CaptureError>> + Send>>;
+
+/// How goroutines are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum GoroutineText {
+    /// Equal ones together, as Go's `debug=1`.
+    Grouped,
+    /// Each by itself, as a panic writes it and Go's `debug=2`.
+    Each,
+}
 
 /// What a runtime keeps of itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -151,7 +151,7 @@ fn kinds_of_go_are_states_or_sums() {
     assert_eq!((none.status, none.text().contains("Go's runtime")), (400, true));
 }
 
-/// Check that what a runtime keeps is served under Go's paths, as it is, or as it changed, and that `gc` and `debug` change nothing.
+/// Check that what a runtime keeps is served under Go's paths, as it is, or as it changed, and that `gc` changes nothing.
 #[test]
 fn what_a_runtime_keeps_is_served_under_gos_paths() {
     let server = pod();
@@ -169,6 +169,29 @@ fn what_a_runtime_keeps_is_served_under_gos_paths() {
     assert_eq!(server.send("HEAD", "/debug/pprof/goroutine?seconds=300", "").status, 200);
     let alone = serve(shop()).get("/debug/pprof/goroutine");
     assert_eq!((alone.status, alone.text().contains("Go programs have")), (404, true));
+}
+
+/// Check that goroutines are text where that is asked for as Go is asked, of one process after the other or of the one that is wanted, and that there is no text of a change.
+#[test]
+fn goroutines_are_text_when_that_is_asked_for() {
+    let server = pod();
+    let text = |parameters: &str| server.get(&format!("/debug/pprof/goroutine?{parameters}"));
+    assert_eq!(text("debug=1").text(), "goroutines of inventory\n\ngoroutines of other\n");
+    assert_eq!(text("debug=2").header("content-type"), Some("text/plain; charset=utf-8"));
+    assert_eq!(text("debug=3&service=other").text(), "goroutines of other\n");
+    assert_eq!(text(&format!("debug=1&pid={GO}")).text(), "goroutines of inventory\n");
+    assert_eq!(text("debug=1&service=none").status, 404);
+    let asked = std::mem::take(&mut *server.source.asked.lock().unwrap());
+    let wanted = ["Grouped None", "Each None", "Each None", &format!("Grouped Some({GO})"), "Grouped None"];
+    assert_eq!(asked, wanted);
+    for none in ["debug=0", "debug=", "debug=x", "debug=-1"] {
+        assert_eq!(decoded(&text(none)).profiles.len(), 1, "{none}");
+    }
+    let refused = text("debug=1&seconds=1");
+    assert_eq!((refused.status, refused.text().contains("no text of a change")), (400, true));
+    let head = server.send("HEAD", "/debug/pprof/goroutine?debug=2", "");
+    assert_eq!((head.status, head.body.len()), (200, 0));
+    assert_eq!(serve(shop()).get("/debug/pprof/goroutine?debug=1").status, 404);
 }
 
 /// Check that the threads of a process are told by name, also with a change, and of one that is not profiled not at all.

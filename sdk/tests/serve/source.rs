@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use profiler::serve::{CaptureError, CaptureFuture, Snapshot, Source, Target};
+use profiler::serve::{CaptureError, CaptureFuture, GoroutineText, Snapshot, Source, Target, TextFuture};
 use profiler_proto::ProfileSet;
 
 use crate::samples::{heap, now, runtime, set};
@@ -93,6 +93,17 @@ impl Source for Waiting {
             Err(CaptureError::NoRuntime)
         };
         Box::pin(std::future::ready(snapshot))
+    }
+
+    fn goroutines(&self, form: GoroutineText, pid: Option<u32>) -> TextFuture {
+        self.asked(&format!("{form:?}"), pid);
+        let of = |(service, pid)| (Target::new(service, pid), format!("goroutines of {service}\n"));
+        let texts = if self.several.load(Ordering::Relaxed) {
+            Ok(vec![of(("inventory", GO)), of(("other", GO + 1))])
+        } else {
+            Err(CaptureError::NoRuntime)
+        };
+        Box::pin(std::future::ready(texts))
     }
 
     fn keep_heap(&self) -> Box<dyn Send> {

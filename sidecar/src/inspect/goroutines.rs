@@ -23,7 +23,7 @@ use crate::plain::plain;
 use crate::text::head;
 
 /// Goroutines with equal state, labels and stack together, the most first, as Go's `debug=1` with states.
-pub(super) fn grouped(source: &Source, all: &Goroutines, out: &mut impl Write) -> io::Result<()> {
+pub(crate) fn grouped(source: &Source, all: &Goroutines, out: &mut impl Write) -> io::Result<()> {
     let naming = Naming::of(source);
     fn alike(goroutine: &Goroutine) -> (Doing, &Labels, Seen<'_>, u64) {
         (goroutine.state(), &goroutine.labels, Seen::of(goroutine), goroutine.go_pc)
@@ -68,7 +68,7 @@ pub(super) fn growth<'a>(
 }
 
 /// Each goroutine by itself, as Go's `debug=2`, which leaves out the runtime's own, too, and what of the runtime they are in.
-pub(super) fn each(source: &Source, all: &Goroutines, out: &mut impl Write) -> io::Result<()> {
+pub(crate) fn each(source: &Source, all: &Goroutines, out: &mut impl Write) -> io::Result<()> {
     let now = clock_gettime(ClockId::Monotonic);
     let now = u64::try_from(now.tv_sec).unwrap_or(0).saturating_mul(1_000_000_000).saturating_add(now.tv_nsec as u64);
     let naming = Naming::of(source);

@@ -1,12 +1,12 @@
 //! The commands `heap`, `goroutines` and `contention`: what a Go program's runtime knows, read from outside, for a person or into a file. And `top`, with
-//! what it spends its time on.
+//! what it spends its time on. The agent serves goroutines as the same text.
 //!
 //! In: a pid and what to show. Out: text for standard output, or a file of which the text says what is in it. Of goroutines there may be a hundred megabytes of
 //! text, which is written as it is made. The process is not stopped and gets no signal. Main thread.
 
 mod arguments;
 mod contention;
-mod goroutines;
+pub(crate) mod goroutines;
 mod heap;
 #[cfg(test)]
 mod tests;

@@ -107,7 +107,7 @@ impl Top<'_> {
                 Err(why) => _ = writeln!(text, "\nits runtime is not read: {}", plain(&why.to_string())),
             },
             Some(Err(why)) => _ = writeln!(text, "\nits runtime is not read: {}", plain(&why.to_string())),
-            None => text.push('\n'),
+            None => text += &program_of(self.process),
         }
         match (&mut self.cpu, &self.source) {
             (Ok(pipeline), _) => {
@@ -156,6 +156,12 @@ impl Top<'_> {
 fn runtime_of(process: Process) -> Option<Result<Source, Error>> {
     let program = Source::program_of(process, |_| None).ok()?;
     Some(Source::of(process, program))
+}
+
+/// What it runs, behind its number; nothing where that cannot be told.
+fn program_of(process: Process) -> String {
+    let path = process.files().and_then(|files| files.exe_path());
+    path.map_or_else(|_| "\n".to_owned(), |(path, _)| format!(" ({})\n", plain(&path.to_string_lossy())))
 }
 
 /// The table of functions, or what was written instead.

@@ -1,11 +1,12 @@
 //! What Go's runtimes keep, read when it is asked for.
 //!
-//! In: the processes that are profiled. Out: a set for each Go process that keeps what was asked for, by pid. Reading can take a second where there is
+//! In: the processes that are profiled. Out: a set for each Go process that keeps what was asked for, or its goroutines as text, by pid. Reading can take a second where there is
 //! much, and for ever where a process wants it to, so it is done by [`Readers`], for one process after the other. All that is given has [`MOST_BYTES`] at most.
 
+use std::io::{self, Write};
 use std::sync::Arc;
 
-use profiler::serve::{CaptureError, CaptureFuture, Snapshot};
+use profiler::serve::{CaptureError, CaptureFuture, GoroutineText, Snapshot, TextFuture};
 use profiler_proto::model::Contention;
 use profiler_proto::{ProfileSet, pprof};
 
@@ -14,8 +15,10 @@ use crate::capture::{Bounds, Source};
 use crate::clock::unix_nanos;
 use crate::discover::{Kind, Target};
 use crate::error::Error;
+use crate::inspect::goroutines;
 
 use super::readers::Readers;
+use super::source::served;
 
 /// Bytes that the sets of an answer may have together, beyond the first: with what joins them, half of the agent's own bound of memory.
 const MOST_BYTES: usize = 32 << 20;
@@ -48,52 +51,80 @@ pub(super) fn read(
     (of, bounds): (Of, Bounds),
     pid: Option<u32>,
 ) -> CaptureFuture {
-    Box::pin(async move {
-        let asked = |target: &Arc<Target>| target.profiled.is_ok() && pid.is_none_or(|pid| pid == target.process.pid());
-        let targets: Vec<Arc<Target>> = targets.into_iter().filter(asked).collect();
-        if targets.is_empty() && pid.is_some() {
-            return Err(CaptureError::NoProcess);
-        }
-        let mut targets: Vec<_> = targets.into_iter().filter(|target| matches!(target.kind, Kind::Go(_))).collect();
-        targets.sort_by_key(|target| target.process.pid());
-        let mut all = Gathered::default();
-        for target in targets {
-            if let Some(set) = read_one(&readers, target, of, bounds).await {
-                all.add(set)?;
-            }
-        }
-        if all.sets.is_empty() { Err(CaptureError::NoRuntime) } else { Ok(all.sets) }
-    })
+    Box::pin(of_each(readers, targets, pid, move |target| {
+        let set = try_read(target, of, bounds)?;
+        let bytes = set.memory_bytes();
+        Ok(Some((set, bytes)).filter(|(set, _)| !set.profiles.is_empty()))
+    }))
 }
 
-/// The sets of an answer.
-#[derive(Default)]
-struct Gathered {
-    sets: Vec<ProfileSet>,
+/// Writes the goroutines of those as text.
+pub(super) fn write(
+    readers: Readers,
+    targets: Vec<Arc<Target>>,
+    (form, bounds): (GoroutineText, Bounds),
+    pid: Option<u32>,
+) -> TextFuture {
+    Box::pin(of_each(readers, targets, pid, move |target| {
+        let text = try_write(target, form, bounds)?;
+        let bytes = text.len();
+        Ok(Some(((served(target), text), bytes)))
+    }))
+}
+
+/// What `read` gives of each Go program, with the bytes of that.
+async fn of_each<T: Send + 'static>(
+    readers: Readers,
+    targets: Vec<Arc<Target>>,
+    pid: Option<u32>,
+    read: impl Fn(&Target) -> Result<Option<(T, usize)>, Error> + Copy + Send + 'static,
+) -> Result<Vec<T>, CaptureError> {
+    let asked = |target: &Arc<Target>| target.profiled.is_ok() && pid.is_none_or(|pid| pid == target.process.pid());
+    let targets: Vec<Arc<Target>> = targets.into_iter().filter(asked).collect();
+    if targets.is_empty() && pid.is_some() {
+        return Err(CaptureError::NoProcess);
+    }
+    let mut targets: Vec<_> = targets.into_iter().filter(|target| matches!(target.kind, Kind::Go(_))).collect();
+    targets.sort_by_key(|target| target.process.pid());
+    let mut all = Gathered::default();
+    for target in targets {
+        let process = target.process;
+        let why = match readers.ask(process, move || read(&target)).await {
+            Ok(Ok(None)) => continue,
+            Ok(Ok(Some((one, bytes)))) => {
+                all.add(one, bytes)?;
+                continue;
+            }
+            Ok(Err(error)) => error.to_string(),
+            Err(no_answer) => no_answer.to_string(),
+        };
+        tracing::debug!(pid = process.pid(), "a runtime is not read: {why}");
+    }
+    if all.parts.is_empty() { Err(CaptureError::NoRuntime) } else { Ok(all.parts) }
+}
+
+/// The parts of an answer, one for each process.
+struct Gathered<T> {
+    parts: Vec<T>,
     bytes: usize,
 }
 
-impl Gathered {
-    /// Adds one; where it is not alone, within the bound.
-    fn add(&mut self, set: ProfileSet) -> Result<(), CaptureError> {
-        self.bytes += set.memory_bytes();
-        if self.bytes > MOST_BYTES && !self.sets.is_empty() {
-            return Err(CaptureError::TooMuch);
-        }
-        self.sets.push(set);
-        Ok(())
+impl<T> Default for Gathered<T> {
+    fn default() -> Self {
+        Self { parts: Vec::new(), bytes: 0 }
     }
 }
 
-async fn read_one(readers: &Readers, target: Arc<Target>, of: Of, bounds: Bounds) -> Option<ProfileSet> {
-    let process = target.process;
-    let why = match readers.ask(process, move || try_read(&target, of, bounds)).await {
-        Ok(Ok(set)) => return Some(set).filter(|set| !set.profiles.is_empty()),
-        Ok(Err(error)) => error.to_string(),
-        Err(no_answer) => no_answer.to_string(),
-    };
-    tracing::debug!(pid = process.pid(), "a runtime is not read: {why}");
-    None
+impl<T> Gathered<T> {
+    /// Adds one; where it is not alone, within the bound.
+    fn add(&mut self, part: T, bytes: usize) -> Result<(), CaptureError> {
+        self.bytes += bytes;
+        if self.bytes > MOST_BYTES && !self.parts.is_empty() {
+            return Err(CaptureError::TooMuch);
+        }
+        self.parts.push(part);
+        Ok(())
+    }
 }
 
 fn try_read(target: &Target, of: Of, bounds: Bounds) -> Result<ProfileSet, Error> {
@@ -127,6 +158,44 @@ fn try_read(target: &Target, of: Of, bounds: Bounds) -> Result<ProfileSet, Error
         pprof::show_first(&mut set, first);
     }
     Ok(set)
+}
+
+fn try_write(target: &Target, form: GoroutineText, bounds: Bounds) -> Result<String, Error> {
+    let source = Source::of(target.process, Source::program_of(target.process, |_| None)?)?;
+    let (all, mut text) = (source.goroutines(bounds)?, Bounded::default());
+    let written = match form {
+        GoroutineText::Grouped => goroutines::grouped(&source, &all, &mut text),
+        _ => goroutines::each(&source, &all, &mut text),
+    };
+    Ok(text.finish(written.is_err()))
+}
+
+/// Text, up to [`MOST_BYTES`].
+#[derive(Default)]
+struct Bounded(Vec<u8>);
+
+impl Bounded {
+    fn finish(self, is_cut: bool) -> String {
+        let mut text = String::from_utf8_lossy(&self.0).into_owned();
+        if is_cut {
+            text += "\n\n(the rest is left out: it is more text than is made at once; debug=1 writes equal goroutines together)\n";
+        }
+        text
+    }
+}
+
+impl Write for Bounded {
+    fn write(&mut self, text: &[u8]) -> io::Result<usize> {
+        if self.0.len() + text.len() > MOST_BYTES {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        self.0.extend_from_slice(text);
+        Ok(text.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 #[cfg(test)]
@@ -166,11 +235,23 @@ mod tests {
     fn all_together_have_a_bound_and_one_alone_has_none() {
         let (large, small) = (set(2_000_000), set(10));
         assert!(large.memory_bytes() > MOST_BYTES && small.memory_bytes() < 10_000);
+        let add = |all: &mut Gathered<usize>, set: &ProfileSet| all.add(0, set.memory_bytes());
         let mut all = Gathered::default();
-        assert_eq!(all.add(large.clone()), Ok(()));
-        assert_eq!(all.add(small.clone()), Err(CaptureError::TooMuch));
+        assert_eq!([&large, &small].map(|set| add(&mut all, set)), [Ok(()), Err(CaptureError::TooMuch)]);
         let mut all = Gathered::default();
-        assert!((0..100).all(|_| all.add(small.clone()).is_ok()));
-        assert_eq!((all.add(large), all.sets.len()), (Err(CaptureError::TooMuch), 100));
+        assert!((0..100).all(|_| add(&mut all, &small).is_ok()));
+        assert_eq!((add(&mut all, &large), all.parts.len()), (Err(CaptureError::TooMuch), 100));
+    }
+
+    /// Check that text ends at its bound, and says that there would be more.
+    #[test]
+    fn text_has_a_bound_and_says_so() {
+        let (mut whole, mut cut) = (Bounded::default(), Bounded::default());
+        assert!(whole.write_all("é\n".as_bytes()).is_ok());
+        assert_eq!(whole.finish(false), "é\n");
+        let wrote = (0..).map_while(|_| cut.write_all(&[b'x'; 1 << 20]).ok()).count();
+        let text = cut.finish(true);
+        assert_eq!(wrote << 20, MOST_BYTES);
+        assert!(text.len() < MOST_BYTES + 200 && text.ends_with("together)\n"));
     }
 }

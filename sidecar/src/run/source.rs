@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use profiler::export::Exporter;
-use profiler::serve::{CaptureError, CaptureFuture, Snapshot, Source, Target};
+use profiler::serve::{CaptureError, CaptureFuture, GoroutineText, Snapshot, Source, Target, TextFuture};
 use profiler::{Ledger, Stats};
 use profiler_proto::ProfileSet;
 use tokio::sync::oneshot;
@@ -178,6 +178,15 @@ pub(super) fn is_sampled(target: &discover::Target) -> bool {
     target.profiled.is_ok() && !target.is_below
 }
 
+/// A process, as it is told to whoever asks.
+pub(super) fn served(target: &discover::Target) -> Target {
+    let served = Target::new(target.service.clone(), target.process.pid());
+    match target.kind {
+        discover::Kind::Go(_) => served.in_language("go"),
+        _ => served,
+    }
+}
+
 /// Who asked for a capture, and may have gone.
 struct Asked(oneshot::Sender<Option<Interval>>);
 
@@ -195,14 +204,7 @@ impl Source for Handle {
     fn targets(&self) -> Vec<Target> {
         let view = self.view();
         let profiled = view.targets.iter().filter(|target| target.profiled.is_ok());
-        let target = |target: &Arc<discover::Target>| {
-            let served = Target::new(target.service.clone(), target.process.pid());
-            match target.kind {
-                discover::Kind::Go(_) => served.in_language("go"),
-                _ => served,
-            }
-        };
-        profiled.map(target).collect()
+        profiled.map(|target| served(target)).collect()
     }
 
     fn capture(&self, duration: Duration, pid: Option<u32>) -> CaptureFuture {
@@ -234,6 +236,10 @@ impl Source for Handle {
             Some(of) => runtimes::read(self.readers.clone(), self.view().targets.clone(), (of, self.bounds), pid),
             None => Box::pin(ready(Err(CaptureError::NoRuntime))),
         }
+    }
+
+    fn goroutines(&self, form: GoroutineText, pid: Option<u32>) -> TextFuture {
+        runtimes::write(self.readers.clone(), self.view().targets.clone(), (form, self.bounds), pid)
     }
 
     fn stats(&self) -> Stats {

@@ -7,7 +7,7 @@ use profiler_proto::ProfileSet;
 
 use crate::fuse::Disk;
 use crate::http::get;
-use crate::process::{Running, agent, go_program, go_program_with, quiet};
+use crate::process::{Running, agent, go_program, go_program_with, quiet, said};
 use crate::shares::Shares;
 use crate::{DEADLINE, decode, folder, is_root, pretender, stats};
 
@@ -103,6 +103,32 @@ fn goroutines(page: &str, pid: &str) -> Result<i64, u16> {
     }
     let set: ProfileSet = decode(&answer.body);
     Ok(set.profiles.iter().flat_map(|profile| &profile.samples).map(|sample| sample.value).sum())
+}
+
+/// Check that goroutines are served as the text that the command shows, equal ones together or each by itself.
+#[test]
+fn goroutines_are_served_as_text() {
+    if !is_root() {
+        return;
+    }
+    let program = go_program("parked");
+    let pid = program.pid().to_string();
+    let run = Running::agent(&mut agent(&["run", "--pid", &pid, "--runtime-interval", "off"]));
+    let page = run.address_after("http://");
+    let until = Instant::now() + DEADLINE;
+    for (debug, each) in [("1", None), ("2", Some("--each"))] {
+        // What the runtime's own do may differ from one moment to the next.
+        loop {
+            let served = get(&page, &format!("/debug/pprof/goroutine?debug={debug}"));
+            let shown = said(agent(&["goroutines", &pid]).args(each));
+            let served = (served.status, String::from_utf8(served.body).unwrap());
+            if served == (200, shown.clone()) && shown.contains("chan receive") {
+                break;
+            }
+            assert!(Instant::now() < until, "{served:?} {shown}");
+        }
+    }
+    assert_eq!(run.end(), Some(0));
 }
 
 /// Check that a process whose runtime lies in memory that gives no answer is said to give none, and keeps nobody else from being captured.

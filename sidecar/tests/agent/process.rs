@@ -33,6 +33,13 @@ pub(crate) fn quiet(command: &mut Command) {
     command.env("PROFILER_CPU_PERCENT", "1000").env("PROFILER_MEMORY", "4GiB");
 }
 
+/// What a command that succeeds says to a pipe.
+pub(crate) fn said(command: &mut Command) -> String {
+    let ran = command.output().unwrap();
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+    String::from_utf8(ran.stdout).unwrap()
+}
+
 /// A process whose lines of standard error, or output, are kept.
 pub(crate) struct Running {
     child: Child,

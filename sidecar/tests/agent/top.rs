@@ -4,15 +4,8 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use crate::early::build_with;
-use crate::process::{Running, agent, go_program, quiet};
+use crate::process::{Running, agent, go_program, quiet, said};
 use crate::{DEADLINE, decode, folder, is_root};
-
-/// What it says of a process, to a pipe.
-fn said(command: &mut Command) -> String {
-    let ran = command.output().unwrap();
-    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
-    String::from_utf8(ran.stdout).unwrap()
-}
 
 /// Check one table to a pipe: functions with their shares, and the runtime's figures above them.
 #[test]
@@ -112,6 +105,21 @@ fn others_are_left_out() {
         }
         assert!(Instant::now() < until, "{of_idle} {of_busy}");
     }
+}
+
+/// Check that a program without Go's runtime is told by its path.
+#[test]
+fn what_is_no_go_program_has_its_path() {
+    if !is_root() {
+        return;
+    }
+    let mut sleeper = Command::new("sleep").arg("600").spawn().unwrap();
+    let path = std::fs::read_link(format!("/proc/{}/exe", sleeper.id())).unwrap();
+    let table = said(&mut agent(&["top", &sleeper.id().to_string(), "--interval", "200ms"]));
+    sleeper.kill().unwrap();
+    sleeper.wait().unwrap();
+    let head = format!("process {} ({})\n0 samples within ", sleeper.id(), path.display());
+    assert!(table.starts_with(&head), "{table}");
 }
 
 /// Check that a terminal gets one table after the other, each in the place of the one before, until the process ends.
