@@ -34,11 +34,21 @@ impl Pulls {
     /// Looks for programs that are not read from outside and serve profiles; each gets a task.
     pub(super) async fn find(self, sink: Arc<Sink>) {
         let (mut ticks, mut unclear) = (self.ticks(LOOKED.min(self.every)), BTreeSet::new());
+        let mut silent = Silent::default();
         loop {
             ticks.tick().await;
             let targets = self.handle.targets_known();
             let wanting: HashSet<Process> =
                 targets.iter().filter(|target| self.wants(target)).map(|target| target.process).collect();
+            let asked = |process: &Process| self.is_named(*process) || lock(&self.found).contains(process);
+            let unasked = wanting.iter().copied().filter(|process| !asked(process)).collect();
+            for process in silent.still(&wanting, unasked) {
+                let pid = process.pid();
+                tracing::info!(
+                    pid,
+                    "no profiles to pull: they are served at none of the addresses at which it listens"
+                );
+            }
             if wanting.is_empty() {
                 continue;
             }
@@ -154,6 +164,25 @@ impl Places {
     }
 }
 
+/// Processes of which nobody found where they serve profiles.
+#[derive(Debug, Default)]
+struct Silent {
+    last: HashSet<Process>,
+    told: HashSet<Process>,
+}
+
+impl Silent {
+    /// Those that are asked nowhere, and were not when the last were looked for, by which they could have been tried: each once, by number.
+    fn still(&mut self, wanting: &HashSet<Process>, unasked: HashSet<Process>) -> Vec<Process> {
+        self.told.retain(|process| wanting.contains(process));
+        let mut still: Vec<Process> =
+            unasked.intersection(&self.last).copied().filter(|process| self.told.insert(*process)).collect();
+        still.sort_unstable_by_key(Process::pid);
+        self.last = unasked;
+        still
+    }
+}
+
 /// Sockets that did not answer as one of a program that serves profiles, with when they are tried again and how long that was.
 #[derive(Debug, Default)]
 pub(super) struct Refused(HashMap<Found, (Instant, Duration)>);
@@ -214,6 +243,21 @@ mod tests {
         assert_eq!(found(&[]), (vec![(1, vec![10, 11]), (4, vec![40])], unclear.clone()));
         // Who is named is asked there alone.
         assert_eq!(found(&[([127, 0, 0, 2], 6060).into()]), (vec![(4, vec![40])], unclear));
+    }
+
+    /// Check that a process of which nobody found where it serves profiles is told once, and only behind a first look that it could be tried in.
+    #[test]
+    fn who_serves_no_profiles_is_told_once() {
+        let [one, other] = [1, 2].map(|pid| Process::new(pid, 1));
+        let (mut silent, both) = (Silent::default(), HashSet::from([one, other]));
+        let mut still = |unasked: &[Process]| silent.still(&both, unasked.iter().copied().collect());
+        assert_eq!(still(&[one, other]), []);
+        // The other one is asked, or tried for a long time.
+        assert_eq!([still(&[one]), still(&[one]), still(&[one, other])], [vec![one], vec![], vec![]]);
+        // The one is tried again.
+        assert_eq!([still(&[other]), still(&[one, other]), still(&[one, other])], [vec![other], vec![], vec![]]);
+        assert_eq!(silent.still(&HashSet::new(), HashSet::new()), []);
+        assert!(silent.told.is_empty());
     }
 
     /// Check that a socket that did not answer is tried again: after a minute, then less and less often, and never once it is gone.

@@ -396,12 +396,17 @@ fn programs_that_serve_profiles_are_found_when_that_is_asked_for() {
     let program = go_program_with("served", &[]);
     let address = program.address_after("listening ");
     let files = folder("found");
-    let pid = program.pid().to_string();
-    let mut run = agent(&["run", "--pid", &pid, "--runtime-interval", "off", "--pull", "discover"]);
-    let run = Running::agent(run.env("PROFILER_FILES_DIR", &files));
+    let silent = process::go_program("parked");
+    let pids = [&program, &silent].map(|program| program.pid().to_string());
+    let mut run = agent(&["run", "--pid", &pids[0], "--pid", &pids[1], "--runtime-interval", "off"]);
+    let run = Running::agent(run.args(["--pull", "discover"]).env("PROFILER_FILES_DIR", &files));
     let page = run.address_after("http://");
     until(&run, || sum(&files, "inuse_space", "main.keep").iter().any(|value| *value >= 10_000_000));
     assert!(run.log().contains(&format!("profiles are pulled from http://{address}")), "{}", run.log());
+    // Nor is it silent of one that serves none.
+    let told = |pid: &str| run.log().lines().any(|line| line.contains("no profiles to pull") && line.contains(pid));
+    until(&run, || told(&format!("pid={}", silent.pid())));
+    assert!(!told(&format!("pid={}", program.pid())), "{}", run.log());
     assert_eq!((figures(&page)[0], figures(&page)[2]), (1, 0), "{}", run.log());
     assert_eq!(run.end(), Some(0));
     std::fs::remove_dir_all(files).unwrap();
