@@ -76,8 +76,9 @@ pub(crate) unsafe fn interrupted(context: *const u64, scratch: *mut Scratch) {
     unsafe { note(context, scratch) }
 }
 
-/// Notes those that the program came into the kernel with; 0 if it did not, as threads of the kernel. A function of its own, for compilers merge
-/// what it does with [`interrupted`], and the verifier wants other instructions for each.
+/// Notes those that the program came into the kernel with; 0 if it did not, as threads of the kernel. Nor do those that the kernel makes in a process for itself
+/// (io_uring's, vhost's): they have a copy of their maker's registers, but for an address of 0 (`copy_thread` in `arch/x86/kernel/process.c`). A function of its own, for compilers
+/// merge what it does with [`interrupted`], and the verifier wants other instructions for each.
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub(crate) extern "C" fn entered() -> u32 {
@@ -89,7 +90,10 @@ pub(crate) extern "C" fn entered() -> u32 {
     unsafe {
         let registers = addr_of_mut!((*scratch).work).cast::<u64>();
         let from = bpf_task_pt_regs(bpf_get_current_task_btf());
-        if bpf_probe_read_kernel(registers.cast(), ALL as u32, from as *const _) != 0 || !is_user(registers) {
+        if bpf_probe_read_kernel(registers.cast(), ALL as u32, from as *const _) != 0
+            || !is_user(registers)
+            || registers.add(at::IP).read_volatile() == 0
+        {
             return 0;
         }
         note(registers, scratch);

@@ -13,7 +13,7 @@ use profiler_sidecar::sample::{End, Sample};
 
 #[cfg(target_arch = "x86_64")]
 use crate::programs::crooked;
-use crate::programs::{Talk, deep};
+use crate::programs::{Talk, deep, uring};
 use crate::recorder::{RATE_HZ, Recorder, alone, assert_complete, undisturbed};
 use crate::undivided::{ahead, pinned};
 
@@ -94,6 +94,23 @@ fn a_register_that_holds_something_else_gives_no_callers() {
     assert!(outside.is_empty(), "{:x?}", outside[0].user);
     let lost = samples.iter().filter(|sample| sample.user.len() == 1 && sample.end == End::Lost).count();
     assert!(lost > 30 && lost * 2 > samples.len(), "{lost} of {}", samples.len());
+}
+
+/// Check that a thread that the kernel made for itself in a process has no stack of the program's: its registers are a copy of its maker's.
+#[test]
+fn who_works_for_the_kernel_has_no_stack_of_the_program() {
+    let Some((recorder, program)) = Recorder::usual_with(|| uring(300)) else { return };
+    let (_, samples, used) = recorded(recorder, program);
+    if used == 0 {
+        return println!("NOT RUN: this kernel has no io_uring, or forbids it");
+    }
+    let (of_workers, own): (Vec<&Sample>, Vec<&Sample>) =
+        samples.iter().partition(|sample| sample.comm.text().starts_with("iou-wrk-"));
+    assert!(of_workers.len() > 30, "{} of {}", of_workers.len(), samples.len());
+    for sample in of_workers {
+        assert!(sample.in_kernel && !sample.kernel.is_empty() && sample.user.is_empty(), "{sample:?}");
+    }
+    assert!(own.iter().any(|sample| !sample.user.is_empty()));
 }
 
 #[test]

@@ -19,6 +19,7 @@ fn what_another_machine_needs_is_built() {
         deep(depth, milliseconds);
     }
     context(300);
+    uring(300);
     // Another processor has no such registers.
     #[cfg(target_arch = "x86_64")]
     if std::env::var_os("GOARCH").is_none() {
@@ -57,6 +58,11 @@ pub(crate) fn deep(depth: u32, milliseconds: u32) -> Command {
 /// `context.c`, busy for so long.
 pub(crate) fn context(milliseconds: u32) -> Command {
     c("context.c", &format!("context-{milliseconds}"), milliseconds, [])
+}
+
+/// `uring.c`, busy for so long.
+pub(crate) fn uring(milliseconds: u32) -> Command {
+    c("uring.c", &format!("uring-{milliseconds}"), milliseconds, [])
 }
 
 /// `crooked.c`, busy for so long.
