@@ -19,7 +19,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use profiler_sidecar::elf::{self, File};
-use profiler_sidecar::go::BuildInfo;
+use profiler_sidecar::go::buildinfo;
 use profiler_sidecar::go::fuzz::{self, Read};
 
 fn time() -> Duration {
@@ -175,8 +175,8 @@ fn are_written(target: &str, seeds: &[Seed]) -> bool {
 
 /// Which Go 1.X built it.
 fn minor_of(seed: &Seed) -> u32 {
-    let build = BuildInfo::read(&File::of_bytes(seed.bytes.clone()).unwrap()).unwrap().unwrap();
-    build.version.minor.into()
+    let version = buildinfo::version(&File::of_bytes(seed.bytes.clone()).unwrap()).unwrap().unwrap();
+    version.minor.into()
 }
 
 const SOURCE: &str = "package main\n\nfunc main() { println(len(\"a\")) }\n";

@@ -7,7 +7,7 @@ use std::fs::File;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::elf::{self, Machine};
-use crate::go::{BuildInfo, FUNCTIONS, Version};
+use crate::go::{FUNCTIONS, Version, buildinfo};
 use crate::target::Identity;
 
 /// Most programs that are remembered.
@@ -89,8 +89,8 @@ const OURS: Machine = if cfg!(target_arch = "aarch64") { Machine::Aarch64 } else
 
 /// The version of Go in its build info; where that was removed, what the section of its functions gives away.
 fn go_version(elf: &elf::File) -> Option<String> {
-    match BuildInfo::read(elf) {
-        Ok(Some(info)) => Some(info.version.text),
+    match buildinfo::version(elf) {
+        Ok(Some(version)) => Some(version.text),
         _ => FUNCTIONS.into_iter().find_map(|name| elf.section(name)).map(|_| Version::default().text),
     }
 }

@@ -5,7 +5,7 @@
 
 use std::ops::ControlFlow;
 
-use super::{File, Pattern, Symbol};
+use super::{File, OF_TABLES, Pattern, Symbol};
 
 /// Places in each loaded segment that are asked for.
 const PLACES: u64 = 16;
@@ -62,7 +62,7 @@ fn searched(file: &File) {
     let pattern = Pattern { word: 0x08, mask: 0xff, align: 8 };
     let found: Option<()> = file.search(
         |_| true,
-        pattern,
+        (pattern, OF_TABLES),
         |address| {
             let mut word = [0; 8];
             // Where segments lie in the same place, the first one is what is read.

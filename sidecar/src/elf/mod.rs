@@ -22,7 +22,7 @@ use std::sync::OnceLock;
 
 pub use fault::{Fault, Why};
 pub(crate) use record::Record;
-pub(crate) use scan::Pattern;
+pub(crate) use scan::{OF_TABLES, Pattern};
 pub use sections::Section;
 pub use segments::Segment;
 pub use symbols::{Symbol, Symbols};

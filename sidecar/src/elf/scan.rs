@@ -4,8 +4,8 @@ use std::ops::ControlFlow;
 
 use super::{File, Segment};
 
-/// Most bytes that one search reads: what is looked for stands near the beginning of what is looked through, if that is no hole.
-const MOST: u64 = 256 << 20;
+/// Most bytes that a search for a table reads: what is looked for stands near the beginning of what is looked through, if that is no hole.
+pub(crate) const OF_TABLES: u64 = 256 << 20;
 /// Most places that are looked at more closely: a file may be full of what only looks like it.
 const PLACES: usize = 4096;
 /// Bytes that are read at once.
@@ -22,14 +22,14 @@ pub(crate) struct Pattern {
 
 impl File {
     /// Calls `found` with the address of each word like `pattern` in the loaded segments that `wanted` says, until it breaks
-    /// or there are too many.
+    /// or there are too many, or `most` bytes are read.
     pub(crate) fn search<T>(
         &self,
         wanted: impl Fn(&Segment) -> bool,
-        pattern: Pattern,
+        (pattern, most): (Pattern, u64),
         mut found: impl FnMut(u64) -> ControlFlow<T>,
     ) -> Option<T> {
-        let (mut room, mut places) = (MOST, PLACES);
+        let (mut room, mut places) = (most, PLACES);
         let mut chunk = vec![0; CHUNK];
         for segment in self.loaded().filter(|segment| wanted(segment)) {
             let end = segment.file_size.min(self.size().saturating_sub(segment.offset));

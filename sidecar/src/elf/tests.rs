@@ -200,8 +200,10 @@ fn a_search_goes_over_holes() {
     let file = File::open(mostly_hole(LENGTH, WORD)).unwrap();
     let pattern = Pattern { word: WORD, mask: u64::MAX, align: 16 };
     let found = |address| std::ops::ControlFlow::Break(address);
-    assert_eq!(file.search(|_| true, Pattern { align: 8, ..pattern }, found), Some(4096 + 2 * LENGTH - 8));
-    assert_eq!(file.search(|_| true, pattern, found), None::<u64>, "it stands at no multiple of 16");
+    assert_eq!(file.search(|_| true, (Pattern { align: 8, ..pattern }, OF_TABLES), found), Some(4096 + 2 * LENGTH - 8));
+    assert_eq!(file.search(|_| true, (pattern, OF_TABLES), found), None::<u64>, "it stands at no multiple of 16");
+    let near = Pattern { align: 8, ..pattern };
+    assert_eq!(file.search(|_| true, (near, 8 << 10), found), None::<u64>, "it stands behind what may be read");
 }
 
 /// Check that a file is not read through for ever, whatever its tables ask for.

@@ -1,7 +1,7 @@
-//! What Go's linker says of a build: the version of Go, the main module.
+//! Which Go built a program, as its linker says.
 //!
-//! Found by its section, or where there are no sections by its first words. Source: debug/buildinfo/buildinfo.go of Go 1.27, and
-//! cmd/link/internal/ld/data.go, `buildinfo`.
+//! Found by its section, or where there are no sections by its first words. What stands there of modules and settings is not read: it can be of any length. Source:
+//! debug/buildinfo/buildinfo.go of Go 1.27, and cmd/link/internal/ld/data.go, `buildinfo`.
 
 use std::ops::ControlFlow;
 
@@ -14,80 +14,33 @@ const MAGIC: &[u8; 14] = b"\xff Go buildinf:";
 const HEADER: usize = 32;
 /// It begins at a multiple of this.
 const ALIGN: usize = 16;
+/// How far it is looked for where there are no sections, which is done of each program that begins: the linker puts it before all other data.
+const NEAR: u64 = 32 << 20;
 /// Longest version.
 const VERSION: u64 = 256;
-/// Most bytes of what is said of modules; a large program has 100 KB.
-const MODULES: u64 = 4 << 20;
 
-/// What a build left in its program.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct BuildInfo {
-    /// The Go that built it.
-    pub version: Version,
-    /// Import path of the main package; empty where it is not known.
-    pub path: String,
-    /// The main module and its version; empty where they are not known.
-    pub module: Module,
-    /// The commit (`vcs.revision`), where the build had one.
-    pub revision: Option<String>,
-}
-
-/// A module.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Module {
-    /// Its path.
-    pub path: String,
-    /// Its version; `(devel)` where it was built from a checkout.
-    pub version: String,
-}
-
-impl BuildInfo {
-    /// Reads it; `None` where there is none.
-    ///
-    /// # Errors
-    ///
-    /// Where it is there and damaged.
-    pub fn read(elf: &File) -> Result<Option<Self>, Fault> {
-        let Some(at) = find(elf) else { return Ok(None) };
-        let fault = |why| Fault::new("Go's build info", at, why);
-        let mut header = [0; HEADER];
-        elf.read(at, &mut header).map_err(|inner| fault(inner.why))?;
-        let [.., pointer, flags] = *header.first_chunk::<16>().unwrap_or(&[0; 16]);
-        const INLINE: u8 = 2;
-        let (version, modules) = if flags & INLINE != 0 {
-            // A segment may lie at the end of all addresses.
-            let behind = at.checked_add(HEADER as u64).ok_or(fault(Why::Outside))?;
-            let (version, next) = counted(elf, behind, VERSION).ok_or(fault(Why::Outside))?;
-            (version, counted(elf, next, MODULES).map(|(modules, _)| modules))
-        } else if pointer == 8 && flags == 0 {
-            let [version, modules] = [16, 24].map(|at| word(&header, at));
-            (pointed(elf, version, VERSION).ok_or(fault(Why::Outside))?, pointed(elf, modules, MODULES))
-        } else {
-            return Err(fault(Why::Malformed("not of 64 bits, little-endian")));
-        };
-        Ok(Some(Self::parse(&String::from_utf8_lossy(&version), &modules.unwrap_or_default())))
-    }
-
-    fn parse(version: &str, modules: &[u8]) -> Self {
-        let mut info = Self { version: Version::parse(version), ..Self::default() };
-        // Sixteen bytes before and behind mark it in the file. Source: cmd/go/internal/modload/build.go, `infoStart`.
-        let modules = modules.get(16..modules.len().saturating_sub(16)).unwrap_or_default();
-        for line in String::from_utf8_lossy(modules).lines() {
-            let mut words = line.split('\t');
-            match (words.next(), words.next(), words.next()) {
-                (Some("path"), Some(path), _) => info.path = path.to_owned(),
-                (Some("mod"), Some(path), version) => {
-                    info.module = Module { path: path.to_owned(), version: version.unwrap_or_default().to_owned() };
-                }
-                (Some("build"), Some(setting), _) => {
-                    let revision = setting.strip_prefix("vcs.revision=").map(str::to_owned);
-                    info.revision = info.revision.or(revision);
-                }
-                _ => {}
-            }
-        }
-        info
-    }
+/// The Go that built a program; `None` where nothing says that one did.
+///
+/// # Errors
+///
+/// Where what says it is damaged.
+pub fn version(elf: &File) -> Result<Option<Version>, Fault> {
+    let Some(at) = find(elf) else { return Ok(None) };
+    let fault = |why| Fault::new("Go's build info", at, why);
+    let mut header = [0; HEADER];
+    elf.read(at, &mut header).map_err(|inner| fault(inner.why))?;
+    let [.., pointer, flags] = *header.first_chunk::<16>().unwrap_or(&[0; 16]);
+    const INLINE: u8 = 2;
+    let text = if flags & INLINE != 0 {
+        // A segment may lie at the end of all addresses.
+        at.checked_add(HEADER as u64).and_then(|behind| counted(elf, behind))
+    } else if pointer == 8 && flags == 0 {
+        pointed(elf, word(&header, 16))
+    } else {
+        return Err(fault(Why::Malformed("not of 64 bits, little-endian")));
+    };
+    let text = text.ok_or(fault(Why::Outside))?;
+    Ok(Some(Version::parse(&String::from_utf8_lossy(&text))))
 }
 
 /// Its address. A file with sections has it in the section of its name, or has none.
@@ -104,11 +57,12 @@ fn find(elf: &File) -> Option<u64> {
     let pattern = Pattern { word: u64::from_le_bytes(first), mask: u64::MAX, align: ALIGN };
     let found = |at| if is_there(at) { ControlFlow::Break(at) } else { ControlFlow::Continue(()) };
     let data = |segment: &Segment| segment.writable && !segment.executable;
-    elf.search(data, pattern, found).or_else(|| elf.search(|segment| !data(segment), pattern, found))
+    let near = (pattern, NEAR);
+    elf.search(data, near, found).or_else(|| elf.search(|segment| !data(segment), near, found))
 }
 
-/// The string at `at`, of at most `most` bytes: its length in groups of seven bits, then itself. And where it ends.
-fn counted(elf: &File, at: u64, most: u64) -> Option<(Vec<u8>, u64)> {
+/// The string at `at`: its length in groups of seven bits, then itself.
+fn counted(elf: &File, at: u64) -> Option<Vec<u8>> {
     let (mut len, mut at) = (0u64, at);
     for shift in (0..63).step_by(7) {
         let mut byte = [0];
@@ -119,18 +73,18 @@ fn counted(elf: &File, at: u64, most: u64) -> Option<(Vec<u8>, u64)> {
             break;
         }
     }
-    Some((bytes(elf, at, len, most)?, at.checked_add(len)?))
+    bytes(elf, at, len)
 }
 
 /// The string whose header (pointer and length) is at `at`: how it was up to Go 1.17.
-fn pointed(elf: &File, at: u64, most: u64) -> Option<Vec<u8>> {
+fn pointed(elf: &File, at: u64) -> Option<Vec<u8>> {
     let mut header = [0; 16];
     elf.read(at, &mut header).ok()?;
-    bytes(elf, word(&header, 0), word(&header, 8), most)
+    bytes(elf, word(&header, 0), word(&header, 8))
 }
 
-fn bytes(elf: &File, at: u64, len: u64, most: u64) -> Option<Vec<u8>> {
-    if len > most || len > elf.readable(at) {
+fn bytes(elf: &File, at: u64, len: u64) -> Option<Vec<u8>> {
+    if len > VERSION || len > elf.readable(at) {
         return (len == 0).then(Vec::new);
     }
     let mut bytes = vec![0; len as usize];

@@ -1,4 +1,4 @@
-//! What only Go has: build info, names, inlined calls, the depth of stacks, offsets in the runtime, its variables.
+//! What only Go has: its version, names, inlined calls, the depth of stacks, offsets in the runtime, its variables.
 //!
 //! In: an open ELF file. Out: a [`Program`], which any thread may ask about addresses as the file counts them (the caller takes off what
 //! the loader added). Lazy: opening reads a few pages, a name costs a dozen small reads once, what is kept is bounded. It never reads a
@@ -26,7 +26,6 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-pub use buildinfo::BuildInfo;
 pub use role::{Elision, Role};
 pub use version::Version;
 
@@ -103,7 +102,7 @@ impl Function {
 #[derive(Debug)]
 pub struct Program {
     elf: Arc<elf::File>,
-    build: BuildInfo,
+    version: Version,
     table: Table,
     /// `None`: what its functions' numbers stand for is not known.
     roles: Option<role::Ids>,
@@ -119,19 +118,18 @@ impl Program {
     ///
     /// Where it was made by Go and its tables are not there, damaged, or of a Go before 1.18.
     pub fn open(elf: Arc<elf::File>) -> Result<Option<Self>, Fault> {
-        let build = BuildInfo::read(&elf)?;
-        let version = build.as_ref().map(|build| &build.version);
-        if version.is_some_and(|version| version.is_before(18)) {
+        let version = buildinfo::version(&elf)?;
+        if version.as_ref().is_some_and(|version| version.is_before(18)) {
             return Err(Fault::new("the table of functions", 0, Why::Malformed("written by a Go before 1.18")));
         }
-        let Some(table) = Table::find(&elf, version)? else {
+        let Some(table) = Table::find(&elf, version.as_ref())? else {
             let missing = Fault::new("the table of functions", 0, Why::Malformed("not in this Go program"));
-            return build.map_or(Ok(None), |_| Err(missing));
+            return version.map_or(Ok(None), |_| Err(missing));
         };
-        let build = build.unwrap_or_default();
-        let roles = role::Ids::of(&build.version, &table);
+        let version = version.unwrap_or_default();
+        let roles = role::Ids::of(&version, &table);
         let (frames, names, damaged) = (FrameCache::default(), Names::default(), AtomicU64::new(0));
-        Ok(Some(Self { elf, build, table, roles, frames, names, damaged }))
+        Ok(Some(Self { elf, version, table, roles, frames, names, damaged }))
     }
 
     /// The file.
@@ -143,13 +141,7 @@ impl Program {
     /// The Go that built it.
     #[must_use]
     pub fn version(&self) -> &Version {
-        &self.build.version
-    }
-
-    /// What the build left in it.
-    #[must_use]
-    pub fn build_info(&self) -> &BuildInfo {
-        &self.build
+        &self.version
     }
 
     /// Addresses of Go's own text.

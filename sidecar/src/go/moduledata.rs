@@ -10,7 +10,7 @@ use super::Version;
 use super::header::{Form, Header};
 use super::inline::{FUNCDATA_INL_TREE, InlinedCall};
 use super::pclntab::Table;
-use crate::elf::{File, Pattern};
+use crate::elf::{File, OF_TABLES, Pattern};
 
 /// Words of it that are looked at.
 const WORDS: usize = 48;
@@ -41,7 +41,7 @@ fn in_file(elf: &File, header: &Header) -> Option<ModuleData> {
     section.or_else(|| {
         let pattern = Pattern { word: header.address, mask: u64::MAX, align: 8 };
         let found = |address| at(address).map_or(ControlFlow::Continue(()), ControlFlow::Break);
-        elf.search(|segment| segment.writable, pattern, found)
+        elf.search(|segment| segment.writable, (pattern, OF_TABLES), found)
     })
 }
 

@@ -10,7 +10,7 @@ use super::Version;
 use super::header::{Form, Header, PATTERN};
 use super::moduledata;
 use super::pcvalue::Steps;
-use crate::elf::{Fault, File, Record, Segment, Why};
+use crate::elf::{Fault, File, OF_TABLES, Record, Segment, Why};
 
 /// Most places that are tried as the table: each may cost a search for what points to it.
 const TRIES: usize = 8;
@@ -91,7 +91,7 @@ impl Table {
             }
             if tries < TRIES { ControlFlow::Continue(()) } else { ControlFlow::Break(None) }
         };
-        let table = elf.search(|segment: &Segment| !segment.executable, PATTERN, found).flatten();
+        let table = elf.search(|segment: &Segment| !segment.executable, (PATTERN, OF_TABLES), found).flatten();
         (table.or(other), fault)
     }
 
