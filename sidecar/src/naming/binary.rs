@@ -168,6 +168,16 @@ impl Binary {
         [self.elf.as_deref(), self.split.as_ref()].into_iter().flatten().map(elf::File::symbol_bytes).sum()
     }
 
+    /// Bytes of what was looked up in Go's tables and is kept, about.
+    pub(super) fn kept(&self) -> usize {
+        self.go.as_ref().map_or(0, Program::kept)
+    }
+
+    /// Keeps nothing of that.
+    pub(super) fn forget(&self) {
+        self.go.iter().for_each(Program::forget);
+    }
+
     /// Whether it has no symbol table of its own.
     pub(super) fn is_stripped(&self) -> bool {
         self.elf.as_ref().is_some_and(|elf| !elf.has_symbol_table())

@@ -150,6 +150,16 @@ impl Book {
         &self.shared.addresses
     }
 
+    /// Has those that are open keep nothing of what was looked up in them.
+    pub(super) fn forget(&self) {
+        self.held().iter().for_each(|(_, binary)| binary.forget());
+    }
+
+    /// Bytes of what [`Self::forget`] lets go, about.
+    pub(super) fn kept(&self) -> usize {
+        self.held().iter().map(|(_, binary)| binary.kept()).sum()
+    }
+
     /// Threads that close a file and have not come back yet.
     pub(super) fn closing(&self) -> usize {
         self.shared.closing.away()

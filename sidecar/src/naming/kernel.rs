@@ -19,6 +19,11 @@ const MAX_LINE: u64 = 1024;
 /// What the padding before a function is called, into which the kernel may put code that counts its calls: it is of the function, which begins there. In kernels
 /// that have it, it is half of all symbols. Source: kernel, `PREFIX_SYMBOLS` of arch/x86/Kconfig, arch/x86/kernel/callthunks.c.
 const PADDING: &str = "__pfx_";
+/// The module that the kernel says programs of eBPF are of, whose code it makes when they are loaded.
+const BPF: &str = "bpf";
+/// What such code is: of none but those that are listed it is said where they begin, and of no one where it ends. Source: kernel, kernel/bpf/core.c, `bpf_prog_kallsyms_candidate`,
+/// `bpf_get_kallsym`.
+const SOME_BPF: Function<'_> = Function { address: 1, name: "[bpf]", module: None };
 /// How far a function reaches at most, where none begins behind it: what lies behind the last one of a module, or of the kernel, is none of it.
 const MAX_FUNCTION: u64 = 256 << 10;
 /// How often it is looked whether modules came or went.
@@ -62,7 +67,7 @@ pub enum State {
 /// A function of the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Function<'a> {
-    /// Where it begins.
+    /// Where it begins; it has this of no other one in common.
     pub address: u64,
     /// Its name.
     pub name: &'a str,
@@ -187,7 +192,7 @@ impl Kernel {
             Some((name, module)) => (name, Some(module.trim_start_matches('[').trim_end_matches(']'))),
             None => (line, None),
         };
-        Some(Function { address: symbol.address, name, module })
+        Some(if module == Some(BPF) { SOME_BPF } else { Function { address: symbol.address, name, module } })
     }
 
     /// Bytes of memory.
@@ -256,6 +261,16 @@ mod tests {
         assert_eq!(name(&kernel, 0xffff_ffff_8100_01ff), Some("do_work".into()));
         assert_eq!(name(&kernel, 0xffff_ffff_c000_1001), Some("nf_hook [nf_tables]".into()));
         assert_eq!(name(&kernel, 0x1000), None);
+    }
+
+    /// Check that code of eBPF has no program's name: behind one that is listed may be one that is not.
+    #[test]
+    fn programs_of_ebpf_are_not_told_apart() {
+        let text = "ffffffffc0001000 t nf_hook\t[nf_tables]\nffffffffc0002000 t bpf_prog_6deef7357e7b4530_sd_fw\t[bpf]\n\
+            ffffffffc0002100 t bpf_trampoline_6442\t[bpf]\n";
+        let kernel = Kernel::parse(text.as_bytes());
+        let at = [0xffff_ffff_c000_1010, 0xffff_ffff_c000_2010, 0xffff_ffff_c000_2110];
+        assert_eq!(at.map(|at| name(&kernel, at).unwrap()), ["nf_hook [nf_tables]", "[bpf]", "[bpf]"]);
     }
 
     /// Check that a function begins with its padding, in a module as well, and that another one of its name stays one.

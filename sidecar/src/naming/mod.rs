@@ -179,9 +179,10 @@ impl Namer {
         of_it.iter().for_each(|key| self.remove(key));
     }
 
-    /// Forgets all processes; what is needed of them is looked up again.
+    /// Forgets all processes, and what is kept of their binaries; what is needed of them is looked up again.
     pub fn forget_all(&mut self) {
         (self.processes, self.bytes) = (BTreeMap::new(), 0);
+        self.reader.book().forget();
     }
 
     /// What became of stacks so far.
@@ -214,10 +215,10 @@ impl Namer {
         self.bytes + self.kernel.bytes()
     }
 
-    /// Bytes of those that [`Self::forget_all`] lets go: of processes.
+    /// Bytes of those that [`Self::forget_all`] lets go: of processes and their binaries.
     #[must_use]
     pub fn held(&self) -> usize {
-        self.bytes
+        self.bytes + self.reader.book().kept()
     }
 
     /// How many binaries are open.
