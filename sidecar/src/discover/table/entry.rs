@@ -144,7 +144,9 @@ impl Entry {
     /// Whether a sample of it is reason to look at it: what is known may not be true of it, or it had the time to publish something.
     pub(super) fn is_in_question(&self, now: Instant) -> bool {
         let may_publish = |target: &Arc<Target>| target.context.is_none() && target.profiled != Err(WhyNot::NoAnswer);
-        self.is_stale || (!self.has_ended && now >= self.next_look && self.target.as_ref().is_some_and(may_publish))
+        // Of one that ended the number may be another one's by now, of whose birth nothing was heard.
+        let is_due = if self.has_ended { self.is_due(now) } else { now >= self.next_look };
+        self.is_stale || (is_due && self.target.as_ref().is_some_and(may_publish))
     }
 
     /// Has it looked at anew at the next visit, unless it just was: a process can give reasons without end.
