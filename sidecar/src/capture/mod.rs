@@ -2,9 +2,10 @@
 //!
 //! In: a process. `source` finds the program and, by `variables` and `operands`, where it keeps things; `heap` (by `moment`), `contention` (both by `buckets`) and
 //! `goroutines` (by `stack`, `labels`, `sets`) read them, `figures` the runtime's own figures; `frames` gives names; `profile` makes profiles of them. Nothing is written into the process,
-//! it is not stopped and gets no signal. All that is read is taken for hostile: bounded (in what it costs by `work`),
+//! it is not stopped and gets no signal. All that is read is taken for hostile: bounded (in what it costs by `work`, and by whether anybody waits for it, `awaited`),
 //! checked, and what cannot be is counted.
 
+mod awaited;
 mod buckets;
 pub mod contention;
 mod figures;
@@ -33,6 +34,7 @@ mod ticks;
 mod variables;
 pub(crate) mod work;
 
+pub use awaited::{Awaited, Awaiting};
 pub use buckets::Walk;
 pub use contention::Contention;
 pub use figures::RuntimeFigures;

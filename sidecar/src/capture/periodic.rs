@@ -1,8 +1,8 @@
 //! Captures of one process again and again, each for the time since the one before.
 //!
 //! In: a [`Source`]. Out: for each window one set: what is in use and which goroutines there are at its end; what was allocated and waited for in it,
-//! where the runtime counts from its start. The first window has no such figures, for nothing says when they came about. Memory: names, if there is room for them
-//! ([`Room`]), and 24 bytes for each record of the runtime's, for twice as many as are captured at most. On a thread that can be left behind.
+//! where the runtime counts from its start. The first window has no such figures, for nothing says when they came about. Memory: names, and some 32 bytes for each record of
+//! the runtime's, for twice as many as are captured at most; both if there is [`Room`] for them. On a thread that can be left behind.
 
 use profiler_proto::ProfileSet;
 use profiler_proto::hash::{Map, State};
@@ -11,6 +11,7 @@ use profiler_proto::resource::Resource;
 
 use crate::error::Error;
 
+use super::awaited::Awaited;
 use super::contention::Contention;
 use super::figures::RuntimeFigures;
 use super::heap::{Amount, Heap};
@@ -29,6 +30,8 @@ pub struct Periodic {
     counted: u64,
     /// The room of the names that are kept.
     taken: Option<Taken>,
+    /// The room of what was counted.
+    taken_by_totals: Option<Taken>,
 }
 
 impl Periodic {
@@ -36,7 +39,12 @@ impl Periodic {
     #[must_use]
     pub fn new(source: Source) -> Self {
         let (allocated, blocked, held) = Default::default();
-        Self { source, allocated, blocked, held, counted: 0, taken: None }
+        Self { source, allocated, blocked, held, counted: 0, taken: None, taken_by_totals: None }
+    }
+
+    /// Reads for the next window as long as that is waited for.
+    pub fn read_while(&mut self, awaited: Awaited) {
+        self.source.read_while(awaited);
     }
 
     /// Keeps the names that were found for the next window where there is `room` for them, which other processes share. Else they are looked up again then.
@@ -47,6 +55,17 @@ impl Periodic {
         if self.taken.is_none() {
             self.source.loaded().forget();
         }
+    }
+
+    /// Keeps what was counted, from which the next window's is taken, where there is `room` for it, which other processes share. Else the next one begins anew; whether it was kept.
+    pub fn keep_totals(&mut self, room: &Room) -> bool {
+        self.taken_by_totals = None;
+        let bytes = [&self.allocated, &self.blocked, &self.held].map(Totals::bytes).iter().sum();
+        self.taken_by_totals = room.take(bytes);
+        if self.taken_by_totals.is_none() {
+            (self.allocated, self.blocked, self.held) = Default::default();
+        }
+        self.taken_by_totals.is_some()
     }
 
     /// Bytes of names that are kept.
@@ -85,8 +104,11 @@ impl Periodic {
                 states.extend(heap.state.advice().map(|state| (What::Heap, state)));
                 note(What::Heap, heap.walk.lacking("stacks"));
                 let window = self.allocated.window(window);
+                let is_off = heap.records.is_empty() && heap.state.is_off();
                 self.allocated.since_heap(&mut heap, window, bounds.buckets);
-                builder.heap(&mut heap, window);
+                if !is_off {
+                    builder.heap(&mut heap, window);
+                }
             }
             Err(error) => missing.push((What::Heap, error)),
         }
@@ -123,7 +145,9 @@ impl Periodic {
             return Err(first.map_or_else(|| self.source.changed(), |(_, error)| error));
         }
         let mut set = builder.finish();
-        set.profiles.retain(|profile| !profile.samples.is_empty());
+        let ProfileSet { profiles, dictionary, .. } = &mut set;
+        // That nothing is in use any more is a state, too.
+        profiles.retain(|profile| !profile.samples.is_empty() || profile.kind.is_state(dictionary));
         let figures = figures.map(|figures| RuntimeFigures { goroutines: count, ..figures });
         Ok(Captured { set, missing, partial, states, figures })
     }
@@ -191,6 +215,11 @@ struct Last {
 type Value = (i64, i64);
 
 impl Totals {
+    /// Bytes of memory, about.
+    fn bytes(&self) -> usize {
+        self.0.as_ref().map_or(0, |last| last.known.capacity() * size_of::<(u64, Value, u8)>())
+    }
+
     /// The window that ends with this one and has all that came since the list was read last: a longer one, where it could not be read for a while.
     fn window(&self, window: Window) -> Window {
         let start_unix_nanos = self.0.iter().fold(window.start_unix_nanos, |start, last| start.min(last.ended));

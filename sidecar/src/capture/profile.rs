@@ -106,7 +106,7 @@ impl<'s> Builder<'s> {
         let mut set = ProfileSet { resource, scope, ..ProfileSet::default() };
         let mapping = mapping(source.code(), source.loaded().program().elf(), &mut set);
         let (functions, locations, held, contexts) = Default::default();
-        let (work, unnamed, room, cut) = (Work::for_names(), 0, NAMES, 0);
+        let (work, unnamed, room, cut) = (Work::for_names().awaited(source.awaited()), 0, NAMES, 0);
         Self { source, set, mapping, functions, locations, held, work, unnamed, room, cut, contexts }
     }
 

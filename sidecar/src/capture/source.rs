@@ -15,6 +15,7 @@ use crate::go::layouts::{self, Layout};
 use crate::go::{Program, Version};
 use crate::target::{Device, Fault, Files, Identity, Process, State};
 
+use super::awaited::{Awaited, Remote};
 use super::contention::{self, Contention};
 use super::figures::{self, RuntimeFigures};
 use super::goroutines::{self, Goroutines};
@@ -63,6 +64,7 @@ pub struct Source {
     image: Image,
     speed: Speed,
     modules: RefCell<Modules>,
+    awaited: Awaited,
 }
 
 /// Which program a process runs, and which run of it: exec keeps the number and the time of the start.
@@ -150,6 +152,7 @@ impl Source {
             image,
             speed: Speed::default(),
             modules: RefCell::default(),
+            awaited: Awaited::default(),
         };
         if image.exe != Image::file(&exe) || !source.is_same() {
             return Err(source.changed());
@@ -193,13 +196,27 @@ impl Source {
         Self { variables, ..self }
     }
 
+    /// From now on reads as long as it is waited for.
+    pub fn read_while(&mut self, awaited: Awaited) {
+        self.awaited = awaited;
+    }
+
+    /// Whether it is waited for.
+    pub(super) fn awaited(&self) -> &Awaited {
+        &self.awaited
+    }
+
+    fn memory(&self) -> Remote<'_> {
+        Remote { memory: self.process.memory(), pid: self.process.pid(), awaited: &self.awaited }
+    }
+
     /// The heap as of now.
     ///
     /// # Errors
     /// When the process is gone, does not let us, or its runtime has no such variables.
     pub fn heap(&self, bounds: Bounds) -> Result<Heap, Error> {
         self.grow();
-        let memory = self.process.memory();
+        let memory = self.memory();
         self.found("the heap profile", heap::heap(&memory, &self.loaded, &self.variables, &self.layout, bounds.buckets))
     }
 
@@ -209,7 +226,7 @@ impl Source {
     /// As [`Self::heap`].
     pub fn goroutines(&self, bounds: Bounds) -> Result<Goroutines, Error> {
         self.grow();
-        let memory = self.process.memory();
+        let memory = self.memory();
         let read = goroutines::goroutines(&memory, &self.loaded, &self.variables, &self.layout, bounds.goroutines);
         self.found("the goroutine profile", read)
     }
@@ -220,7 +237,7 @@ impl Source {
     /// As [`Self::heap`].
     pub fn contention(&self, kind: contention::Kind, bounds: Bounds) -> Result<Contention, Error> {
         self.grow();
-        let memory = self.process.memory();
+        let memory = self.memory();
         let asked = (kind, bounds.buckets, &self.speed);
         self.found(
             &format!("the {} profile", kind.name()),

@@ -10,6 +10,7 @@ use std::ops::Range;
 use crate::elf::Machine;
 use crate::target::{Fault, Piece};
 
+use super::awaited::Awaited;
 use super::memory::Memory;
 use super::variables::{Code, Function};
 
@@ -33,6 +34,7 @@ const FRAME: u64 = 64;
 #[derive(Debug)]
 pub(crate) struct Work {
     left: Cell<u64>,
+    awaited: Awaited,
 }
 
 impl Work {
@@ -63,12 +65,17 @@ impl Work {
 
     /// As much as this.
     pub(super) fn new(left: u64) -> Self {
-        Self { left: Cell::new(left) }
+        Self { left: Cell::new(left), awaited: Awaited::default() }
+    }
+
+    /// The same, and none once nobody waits for it.
+    pub(super) fn awaited(self, awaited: &Awaited) -> Self {
+        Self { awaited: awaited.clone(), ..self }
     }
 
     /// Whether all is spent: what was not answered may be there.
     pub(crate) fn is_spent(&self) -> bool {
-        self.left.get() == 0
+        self.left.get() == 0 || self.awaited.is_over()
     }
 
     /// What `asked` gives, which looks up in `code`; none once all is spent.

@@ -21,7 +21,7 @@ use profiler_proto::resource::Resource;
 use profiler_proto::{Limits, ProfileSet, hash, pprof};
 use tokio::sync::Semaphore;
 
-pub use self::endpoint::Endpoint;
+pub use self::endpoint::{Endpoint, is_ours};
 use self::peer::{Body, Peer, Permits, Unanswered};
 pub use self::tls::Tls;
 use self::totals::Totals;
@@ -107,6 +107,8 @@ pub struct Puller {
     allocated: Totals,
     blocked: Totals,
     held: Totals,
+    /// Whether anything was in use when it was asked last.
+    has_in_use: bool,
     /// When it was asked last, nanoseconds since 1970.
     asked: Option<u64>,
     turns: Arc<Turns>,
@@ -147,6 +149,7 @@ impl Puller {
             allocated,
             blocked,
             held,
+            has_in_use: false,
             asked: None,
             turns,
             patience: PATIENCE,
@@ -156,7 +159,7 @@ impl Puller {
     /// Forgets what was counted: another process serves there by now, or somebody else told the time between.
     pub fn begin_anew(&mut self) {
         (self.allocated, self.blocked, self.held) = Default::default();
-        self.asked = None;
+        (self.has_in_use, self.asked) = (false, None);
     }
 
     /// Forgets what was counted of all but these kinds, which nobody asks for any more.
@@ -258,7 +261,16 @@ impl Puller {
             // None can be negative.
             profile.samples.retain(|sample| sample.value > 0);
         }
-        set.profiles.retain(|profile| !profile.samples.is_empty());
+        let ProfileSet { profiles, dictionary, .. } = &mut set;
+        if of == Asked::Kept(What::Heap) {
+            let has_any = |profile: &Profile| profile.kind.is_state(dictionary) && !profile.samples.is_empty();
+            let has_in_use = profiles.iter().any(has_any);
+            // That nothing is in use any more is a state, too; where nothing ever was, the program may have it off.
+            let is_told = std::mem::replace(&mut self.has_in_use, has_in_use) || has_in_use;
+            profiles.retain(|profile| !profile.samples.is_empty() || is_told && profile.kind.is_state(dictionary));
+        } else {
+            profiles.retain(|profile| !profile.samples.is_empty());
+        }
         Ok((set, kept))
     }
 }

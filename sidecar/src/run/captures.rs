@@ -16,7 +16,7 @@ use tokio::sync::mpsc::{Receiver, Sender, channel};
 use super::outside::{Readings, keep_told};
 use super::source::Handle;
 use crate::capture::profile::Window;
-use crate::capture::{Bounds, Captured, Periodic, Room, RuntimeFigures, Source, What};
+use crate::capture::{Awaited, Bounds, Captured, Periodic, Room, RuntimeFigures, Source, What};
 use crate::clock::unix_nanos;
 use crate::config::Config;
 use crate::discover::Target;
@@ -35,6 +35,8 @@ const SLOW: u8 = 10;
 const MOST: usize = 256;
 /// Bytes of names that are kept from one window to the next, of all processes together: those for whose there is no room are looked up anew each time.
 const NAMES: usize = 64 << 20;
+/// Bytes of what was counted in one window and is taken off in the next, of all processes together: those for whose there is no room begin anew.
+const TOTALS: usize = 64 << 20;
 /// When processes are captured first: by then those are known that ran before.
 const FIRST: Duration = Duration::from_secs(2);
 
@@ -71,9 +73,11 @@ pub(super) struct Counted {
     pub(super) target: Arc<Target>,
     /// None where they could not be read.
     pub(super) figures: Option<RuntimeFigures>,
+    /// Those that were read last, by now or before, and when.
+    last: Option<(RuntimeFigures, u64)>,
     /// What is to be known of the profiles that it keeps.
     pub(super) states: Vec<(What, &'static str)>,
-    /// When its counters began, nanoseconds since 1970: with the process, as it was found first, or when they were seen last before they fell.
+    /// When its counters began, nanoseconds since 1970: with the process, as it was found first, or when they were read last before they fell.
     pub(super) began_unix_nanos: u64,
     /// When the figures were read.
     pub(super) taken_unix_nanos: u64,
@@ -82,7 +86,7 @@ pub(super) struct Counted {
 }
 
 impl Figures {
-    /// Enters what was read of a program `now`; nothing, where nothing was.
+    /// Enters what was read of a program `now`, which may be nothing: when its counters began is as true afterwards.
     pub(super) fn count(
         &self,
         target: &Arc<Target>,
@@ -91,20 +95,19 @@ impl Figures {
         now: u64,
     ) {
         let (mut programs, process) = (self.programs(), target.process);
-        if figures.is_none() && states.is_empty() {
-            programs.remove(&process);
-            return;
-        }
-        let is_reset = |known: &Counted| known.figures.zip(figures).is_some_and(|(known, now)| is_reset(&known, &now));
+        let last = programs.get(&process).and_then(|known| known.last);
+        let fallen = last.zip(figures).filter(|((last, _), now)| is_reset(last, now));
         // The clock may be set meanwhile; what counts from a begin has one begin.
-        let began_unix_nanos = match programs.get(&process) {
-            Some(known) if is_reset(known) => known.taken_unix_nanos,
-            Some(known) => known.began_unix_nanos,
-            None => began(process, now),
+        let began_unix_nanos = match (fallen, programs.get(&process)) {
+            (Some(((_, read), _)), _) => read,
+            (None, Some(known)) => known.began_unix_nanos,
+            (None, None) => began(process, now),
         };
         let (target, taken_unix_nanos) = (Arc::clone(target), now.max(began_unix_nanos));
+        let last = figures.map(|figures| (figures, taken_unix_nanos)).or(last);
         let sequence = self.counted.fetch_add(1, Ordering::Relaxed) + 1;
-        programs.insert(process, Counted { target, figures, states, began_unix_nanos, taken_unix_nanos, sequence });
+        let counted = Counted { target, figures, last, states, began_unix_nanos, taken_unix_nanos, sequence };
+        programs.insert(process, counted);
     }
 
     /// What each program's runtime said of itself last; of [`MOST`] at most.
@@ -122,10 +125,13 @@ pub(super) struct Captures {
     aside: Aside,
     programs: Arc<Programs>,
     names: Room,
+    totals: Room,
     /// One let others wait in this round.
     is_hurried: bool,
     /// All waits of this round.
     waited: Duration,
+    /// The process with which the next round begins: the first that this one had no time for, by its number.
+    first: u32,
     known: HashMap<Process, Known>,
     sets: Sender<ProfileSet>,
 }
@@ -170,8 +176,10 @@ impl Captures {
             aside: Aside::new("read", PATIENCE),
             programs: Arc::default(),
             names: Room::of(NAMES),
+            totals: Room::of(TOTALS),
             is_hurried: false,
             waited: Duration::ZERO,
+            first: 0,
             known: HashMap::new(),
             sets,
         };
@@ -189,8 +197,8 @@ impl Captures {
             if !self.round() {
                 return;
             }
-            // A machine that slept does not make up for the windows that it missed.
-            next = (next + self.every).max(Instant::now());
+            // A machine that slept does not make up for the windows that it missed; and whatever a round takes, it is half of the time at most.
+            next = (next + self.every).max(Instant::now() + self.waited);
         }
     }
 
@@ -207,7 +215,9 @@ impl Captures {
         self.handle.captures.beyond.fetch_add(beyond as u64, Ordering::Relaxed);
         self.handle.outside.retain(&living);
         targets.iter().skip(MOST).for_each(|target| self.handle.outside.leave(target.process));
-        for target in targets.iter().take(MOST) {
+        let (later, sooner): (Vec<_>, Vec<_>) =
+            targets.iter().take(MOST).partition(|target| target.process.pid() >= self.first);
+        for target in later.into_iter().chain(sooner) {
             let Some(set) = self.capture(target).filter(|set| !set.profiles.is_empty()) else { continue };
             if self.sets.blocking_send(set).is_err() {
                 return false;
@@ -226,13 +236,18 @@ impl Captures {
             *known = Known::of(identity);
         }
         let (state, programs) = (Arc::clone(&known.state), Arc::clone(&self.programs));
-        let (asked, names, bounds) = (Arc::clone(target), self.names.clone(), self.bounds);
+        let (asked, rooms, bounds) = (Arc::clone(target), [&self.names, &self.totals].map(Room::clone), self.bounds);
         self.handle.outside.captures(target.process, &mut known.readings);
-        let work = move || capture(&asked, &state, &programs, &names, bounds);
+        let (awaiting, awaited) = Awaited::begin();
+        let work = move || capture(&asked, &state, &programs, &rooms, (bounds, awaited));
         let begun = Instant::now();
         let is_hurried = self.is_hurried && known.slow > 0 || self.waited >= self.every;
         let answer = self.aside.ask_within(target.process, if is_hurried { HURRIED } else { PATIENCE }, work);
+        drop(awaiting);
         let waited = begun.elapsed();
+        if self.waited < self.every && self.waited + waited >= self.every {
+            self.first = target.process.pid() + 1;
+        }
         self.waited += waited;
         // Also one that answers in the last moment.
         let is_slow = waited >= PATIENCE / 2 || matches!(answer, Err(NoAnswer::Away));
@@ -318,8 +333,8 @@ fn capture(
     target: &Target,
     state: &Mutex<State>,
     programs: &Programs,
-    names: &Room,
-    bounds: Bounds,
+    [names, totals]: &[Room; 2],
+    (bounds, awaited): (Bounds, Awaited),
 ) -> Result<Captured, Error> {
     let State { periodic, ended } = std::mem::take(&mut *state.lock().unwrap_or_else(PoisonError::into_inner));
     let mut periodic = match periodic {
@@ -330,8 +345,17 @@ fn capture(
     // The first window, and one in which the clock was set back, have no length.
     let start_unix_nanos = ended.unwrap_or(now).min(now);
     let window = Window { start_unix_nanos, duration_nanos: (now - start_unix_nanos).max(1) };
-    let captured = periodic.capture(target.resource.clone(), window, bounds)?;
+    periodic.read_while(awaited.clone());
+    let mut captured = periodic.capture(target.resource.clone(), window, bounds)?;
+    if awaited.is_over() {
+        // Nobody sees it: the next one begins anew.
+        return Ok(captured);
+    }
     periodic.keep_names(names);
+    if !periodic.keep_totals(totals) {
+        let why = "the next window tells of nothing that counts from the start: what all programs have counted takes too much memory";
+        captured.partial.push((What::Heap, why.to_owned()));
+    }
     let next = State { periodic: Some(periodic), ended: Some(now) };
     *state.lock().unwrap_or_else(PoisonError::into_inner) = next;
     Ok(captured)

@@ -81,14 +81,17 @@ fn read(program: &Counted) -> impl Iterator<Item = (&'static Instrument, Number)
     INSTRUMENTS.iter().filter_map(move |instrument| Some((instrument, (instrument.read)(figures?)?)))
 }
 
-/// For `/stats`.
-pub(super) fn section(program: &Counted) -> StatsSection {
+/// For `/stats`; none, where nothing is known.
+pub(super) fn section(program: &Counted) -> Option<StatsSection> {
+    if program.figures.is_none() && program.states.is_empty() {
+        return None;
+    }
     let (target, pid) = (&program.target, program.target.process.pid());
     let section = StatsSection::new(format!("go_{pid}"))
         .with("service.name", target.service.clone())
         .with("process.pid", u64::from(pid));
     let section = program.states.iter().fold(section, |section, (what, state)| section.with(what.name(), *state));
-    read(program).fold(section, |section, (instrument, number)| {
+    Some(read(program).fold(section, |section, (instrument, number)| {
         section.with(
             instrument.name,
             match number {
@@ -96,7 +99,7 @@ pub(super) fn section(program: &Counted) -> StatsSection {
                 Seconds(nanos) => Figure::Number(nanos as f64 / 1e9),
             },
         )
-    })
+    }))
 }
 
 /// For whoever takes metrics.

@@ -214,7 +214,7 @@ impl Io {
 
     /// Where it is found, for whoever started it.
     fn found_at(&self) -> String {
-        let served = self.served.iter().map(|server| format!("profiles http://{}/\n", server.local_addr()));
+        let served = self.served.iter().map(|server| format!("profiles {}\n", server.url()));
         let received = self.received.iter().map(|receiver| format!("receives http://{}\n", receiver.local_addr()));
         served.chain(received).chain(["ready\n".to_owned()]).collect()
     }
@@ -222,7 +222,7 @@ impl Io {
     /// Starts the server; the store that it reads is one more destination.
     fn serve(&mut self, destinations: &mut Vec<Target>) {
         let Some(server) = self.served.take() else { return };
-        tracing::info!("page, /debug/pprof/ and /stats: http://{}", server.local_addr());
+        tracing::info!("page, /debug/pprof/ and /stats: {}", server.url());
         let bytes = usize::try_from(self.memory / 4).unwrap_or(usize::MAX).min(Store::MAX_BYTES);
         let store = Arc::new(Store::new(Store::WINDOW, bytes));
         let sink = Arc::clone(&store);

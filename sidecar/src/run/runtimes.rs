@@ -11,7 +11,7 @@ use profiler_proto::model::Contention;
 use profiler_proto::{ProfileSet, pprof};
 
 use crate::capture::profile::{Builder, Window};
-use crate::capture::{Bounds, Source};
+use crate::capture::{Awaited, Bounds, Source};
 use crate::clock::unix_nanos;
 use crate::discover::{Kind, Target};
 use crate::error::Error;
@@ -51,8 +51,8 @@ pub(super) fn read(
     (of, bounds): (Of, Bounds),
     pid: Option<u32>,
 ) -> CaptureFuture {
-    Box::pin(of_each(readers, targets, pid, move |target| {
-        let set = try_read(target, of, bounds)?;
+    Box::pin(of_each(readers, targets, pid, move |target, awaited| {
+        let set = try_read(target, of, (bounds, awaited))?;
         let bytes = set.memory_bytes();
         Ok(Some((set, bytes)).filter(|(set, _)| !set.profiles.is_empty()))
     }))
@@ -65,8 +65,8 @@ pub(super) fn write(
     (form, bounds): (GoroutineText, Bounds),
     pid: Option<u32>,
 ) -> TextFuture {
-    Box::pin(of_each(readers, targets, pid, move |target| {
-        let text = try_write(target, form, bounds)?;
+    Box::pin(of_each(readers, targets, pid, move |target, awaited| {
+        let text = try_write(target, form, (bounds, awaited))?;
         let bytes = text.len();
         Ok(Some(((served(target), text), bytes)))
     }))
@@ -77,7 +77,7 @@ async fn of_each<T: Send + 'static>(
     readers: Readers,
     targets: Vec<Arc<Target>>,
     pid: Option<u32>,
-    read: impl Fn(&Target) -> Result<Option<(T, usize)>, Error> + Copy + Send + 'static,
+    read: impl Fn(&Target, Awaited) -> Result<Option<(T, usize)>, Error> + Copy + Send + 'static,
 ) -> Result<Vec<T>, CaptureError> {
     let asked = |target: &Arc<Target>| target.profiled.is_ok() && pid.is_none_or(|pid| pid == target.process.pid());
     let targets: Vec<Arc<Target>> = targets.into_iter().filter(asked).collect();
@@ -89,7 +89,8 @@ async fn of_each<T: Send + 'static>(
     let mut all = Gathered::default();
     for target in targets {
         let process = target.process;
-        let why = match readers.ask(process, move || read(&target)).await {
+        let (_awaiting, awaited) = Awaited::begin();
+        let why = match readers.ask(process, move || read(&target, awaited)).await {
             Ok(Ok(None)) => continue,
             Ok(Ok(Some((one, bytes)))) => {
                 all.add(one, bytes)?;
@@ -127,9 +128,8 @@ impl<T> Gathered<T> {
     }
 }
 
-fn try_read(target: &Target, of: Of, bounds: Bounds) -> Result<ProfileSet, Error> {
-    // The process that was asked for, by its start: its number may be another one's by now.
-    let source = Source::of(target.process, Source::program_of(target.process, |_| None)?)?;
+fn try_read(target: &Target, of: Of, (bounds, awaited): (Bounds, Awaited)) -> Result<ProfileSet, Error> {
+    let source = source(target, awaited)?;
     let window = Window::moment(unix_nanos());
     let mut builder = Builder::new(&source, target.resource.clone());
     // What the program has off, and has nothing of, is no profile: its state says so.
@@ -160,8 +160,15 @@ fn try_read(target: &Target, of: Of, bounds: Bounds) -> Result<ProfileSet, Error
     Ok(set)
 }
 
-fn try_write(target: &Target, form: GoroutineText, bounds: Bounds) -> Result<String, Error> {
-    let source = Source::of(target.process, Source::program_of(target.process, |_| None)?)?;
+/// The process that was asked for, by its start: its number may be another one's by now.
+fn source(target: &Target, awaited: Awaited) -> Result<Source, Error> {
+    let mut source = Source::of(target.process, Source::program_of(target.process, |_| None)?)?;
+    source.read_while(awaited);
+    Ok(source)
+}
+
+fn try_write(target: &Target, form: GoroutineText, (bounds, awaited): (Bounds, Awaited)) -> Result<String, Error> {
+    let source = source(target, awaited)?;
     let (all, mut text) = (source.goroutines(bounds)?, Bounded::default());
     let written = match form {
         GoroutineText::Grouped => goroutines::grouped(&source, &all, &mut text),
@@ -212,7 +219,7 @@ mod tests {
         let ended = Process::new(own.pid(), own.start_time() - 1);
         let target = Target::bare(ended, Kind::Go("go1.24.0".into()));
         for of in [Of::Heap(None), Of::Goroutines, Of::Contention(Contention::Block)] {
-            let why = try_read(&target, of, Bounds::default()).unwrap_err().to_string();
+            let why = try_read(&target, of, Default::default()).unwrap_err().to_string();
             assert!(why.contains("is gone"), "{why}");
         }
     }

@@ -242,6 +242,10 @@ impl Source for Handle {
         runtimes::write(self.readers.clone(), self.view().targets.clone(), (form, self.bounds), pid)
     }
 
+    fn is_sampling(&self) -> bool {
+        self.view().sampling
+    }
+
     fn stats(&self) -> Stats {
         let view = self.view().clone();
         stats::stats(self, &view)

@@ -34,7 +34,7 @@ pub(super) fn stats(handle: &Handle, view: &View) -> Stats {
     stats.sections.push(captures(&handle.captures));
     stats.sections.push(pulls(&handle.pulls));
     stats.sections.extend(handle.intake.get().map(|intake| received(intake)));
-    stats.sections.extend(handle.captures.programs().values().map(instruments::section));
+    stats.sections.extend(handle.captures.programs().values().filter_map(instruments::section));
     stats.sections.extend(stacks_by_process(view));
     stats
 }

@@ -29,7 +29,9 @@ pub enum NoAnswer {
     #[error("{MOST_AWAY} threads wait for other processes that give no answer; end those")]
     Crowded,
     /// It took too long, or the thread ended without.
-    #[error("it gave no answer in time (files or memory on a file system that hangs?)")]
+    #[error(
+        "it gave no answer in time (files or memory on a file system that hangs, or too little CPU time for the sidecar?)"
+    )]
     Late,
     /// There is no thread to be had.
     #[error("there is no thread for it; raise the limit of processes (RLIMIT_NPROC, pids.max)")]

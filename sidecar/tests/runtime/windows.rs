@@ -87,6 +87,35 @@ fn each_window_tells_what_came_in_it() {
     }
 }
 
+/// Check that what was counted is kept where there is room for it, and that the next window tells nothing, and no more than nothing, where there is none.
+#[test]
+fn counts_are_kept_where_there_is_room_for_them() {
+    let running = &mut Running::start(&programs::build("parked", "go1.27.0", &["-ldflags=-s -w"], "amd64"), &[]);
+    let mut periodic = Periodic::new(Source::find(running.pid()).unwrap());
+    let mut told = |room: Option<usize>| {
+        running.ask("more", "done");
+        let told = values(&captured(&mut periodic), "contentions");
+        (!told.is_empty(), room.is_none_or(|room| periodic.keep_totals(&Room::of(room))))
+    };
+    let rooms = [Some(1 << 20), Some(1 << 20), Some(16), None, None];
+    assert_eq!(rooms.map(&mut told), [(false, true), (true, true), (true, false), (false, true), (true, true)]);
+}
+
+/// Check that a program in which nothing is in use that was sampled says so, and that one that has its heap profile off says nothing of it.
+#[test]
+fn that_nothing_is_in_use_is_told() {
+    let program = programs::build("parked", "go1.27.0", &["-ldflags=-s -w"], "amd64");
+    for (rate, states) in [("1073741824", 2), ("0", 0)] {
+        let running = Running::start_with(&program, &["idle"], &[("GODEBUG", &format!("memprofilerate={rate}"))]);
+        let [set] = captured(&mut Periodic::new(Source::find(running.pid()).unwrap()));
+        let in_use = set
+            .profiles
+            .iter()
+            .filter(|profile| set.dictionary.strings.text(profile.kind.sample_type.kind).starts_with("inuse_"));
+        assert_eq!(in_use.count(), states, "memprofilerate={rate}");
+    }
+}
+
 /// Check that processes keep names as long as there is room for those of all, that one for whose there is none tells the same without, and that one that ends
 /// gives its room to others.
 #[test]

@@ -238,6 +238,11 @@ func finalize(busy bool) {
 }
 
 func main() {
+	if len(os.Args) > 1 && os.Args[1] == "idle" {
+		fmt.Println("ready")
+		bufio.NewScanner(os.Stdin).Scan()
+		return
+	}
 	if len(os.Args) > 1 && os.Args[1] == "off" {
 		runtime.MemProfileRate = 0
 	} else {
