@@ -84,6 +84,13 @@ impl Bound {
         self.address
     }
 
+    /// Where the page is: `https://` where [`Self::secured`] has a certificate.
+    #[must_use]
+    pub fn url(&self) -> String {
+        let scheme = if self.acceptor.is_some() { "https" } else { "http" };
+        format!("{scheme}://{}/", self.address)
+    }
+
     /// The same with a token, TLS, or both.
     ///
     /// # Errors

@@ -91,7 +91,7 @@ impl Site {
     async fn refusal(&self, request: &Parts) -> Option<Reply> {
         let foreign = |listening: SocketAddr| host::check(request, listening).err().map(|name| (name, listening));
         if let Some((name, listening)) = self.listening.and_then(foreign) {
-            let why = format!("{name:?} is not a name of this machine; use http://{listening}/");
+            let why = format!("{name:?} is not a name of this machine; use the address {listening}");
             return Some(Reply::refusal(StatusCode::FORBIDDEN, why));
         }
         if let Some(from) = host::foreign_page(&request.headers) {
@@ -162,7 +162,7 @@ impl Site {
     }
 
     fn health(&self) -> Reply {
-        if self.source.stats().sampling {
+        if self.source.is_sampling() {
             Reply::text("ok\n")
         } else {
             Reply::refusal(StatusCode::SERVICE_UNAVAILABLE, "no samples are being taken")

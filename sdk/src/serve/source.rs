@@ -59,6 +59,11 @@ pub trait Source: Send + Sync + 'static {
 
     /// One consistent snapshot.
     fn stats(&self) -> Stats;
+
+    /// Whether samples are taken, as [`Stats::sampling`] says: asked by whoever watches over the process, often, and perhaps by others.
+    fn is_sampling(&self) -> bool {
+        self.stats().sampling
+    }
 }
 
 /// The outcome of a capture, later: one set for each process.

@@ -17,7 +17,7 @@ mod units;
 
 use std::ffi::OsString;
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ use crate::capture::Bounds;
 use crate::error::Error;
 use crate::named_file;
 use crate::plain::plain;
-use crate::pull::Endpoint;
+use crate::pull::{Endpoint, is_ours};
 
 /// Samples a second and processor where nobody says another rate.
 pub const DEFAULT_RATE_HZ: u32 = 99;
@@ -341,11 +341,18 @@ fn check_apart(serve: Option<&str>, receive: Option<SocketAddr>) -> Result<(), E
 /// Whether the address in a destination's name is `receive`, as far as can be told without a resolver.
 fn leads_to(name: &str, receive: SocketAddr) -> bool {
     let authority = name.split_once("://").map_or("", |(_, rest)| rest.split('/').next().unwrap_or_default());
-    let numeric = authority.replace("localhost:", "127.0.0.1:");
-    let here = |ip: std::net::IpAddr| ip.is_loopback() && (receive.ip().is_loopback() || receive.ip().is_unspecified());
-    numeric
-        .parse::<SocketAddr>()
-        .is_ok_and(|sent| sent.port() == receive.port() && (sent.ip() == receive.ip() || here(sent.ip())))
+    let at = receive.ip().to_canonical();
+    if let Some(port) = authority.strip_prefix("localhost:") {
+        return port.parse() == Ok(receive.port()) && (at.is_loopback() || at.is_unspecified());
+    }
+    let Ok(sent) = authority.parse::<SocketAddr>() else { return false };
+    // What is meant for any address, Linux sends to the loopback.
+    let ip = match sent.ip().to_canonical() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    sent.port() == receive.port() && (ip == at || at.is_unspecified() && is_ours(ip))
 }
 
 fn said_or<T, U>(

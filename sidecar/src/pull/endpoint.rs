@@ -4,7 +4,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
-use http::{HeaderMap, HeaderName, HeaderValue, Uri};
+use http::{HeaderMap, HeaderName, HeaderValue, Uri, header};
 
 use super::Tls;
 
@@ -60,6 +60,9 @@ impl Endpoint {
         let name: HeaderName = name.parse().map_err(|_| "a header has a name that none can have")?;
         let mut value: HeaderValue =
             value.parse().map_err(|_| format!("what stands for {name} cannot be the value of a header"))?;
+        if RESERVED.contains(&name) {
+            return Err(format!("{name} is no header of the settings: it is what the connection is at"));
+        }
         value.set_sensitive(true);
         self.headers.insert(name, value);
         Ok(self)
@@ -124,9 +127,20 @@ impl Endpoint {
     }
 }
 
+/// Headers that say how a message is delimited, or how the connection goes on.
+const RESERVED: [HeaderName; 7] = [
+    header::CONNECTION,
+    header::CONTENT_LENGTH,
+    header::EXPECT,
+    header::TE,
+    header::TRAILER,
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+];
+
 /// Whether this machine has the address: what it sends there, it sends from there. That a socket can be bound to it says nothing, where
 /// `net.ipv4.ip_nonlocal_bind` is set. Nothing is sent.
-pub(super) fn is_ours(ip: IpAddr) -> bool {
+pub fn is_ours(ip: IpAddr) -> bool {
     let any = if ip.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { IpAddr::from(Ipv6Addr::UNSPECIFIED) };
     let from = || {
         let socket = UdpSocket::bind((any, 0))?;
@@ -184,6 +198,10 @@ mod tests {
         }
         let endpoint = Endpoint::new("http://a:1").unwrap().header("authorization", "Bearer hidden").unwrap();
         assert!(!format!("{endpoint:?}").contains("hidden"));
-        assert!(endpoint.header("x y", "1").is_err());
+        assert!(endpoint.clone().header("x y", "1").is_err());
+        for name in ["Content-Length", "transfer-encoding", "connection"] {
+            let why = endpoint.clone().header(name, "1").unwrap_err();
+            assert!(why.contains(&name.to_lowercase()) && why.contains("no header of the settings"), "{why}");
+        }
     }
 }

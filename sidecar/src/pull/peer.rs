@@ -144,7 +144,10 @@ impl Peer {
 
     async fn ask(&self, path: &str, permits: &Permits) -> Result<Answer, Unanswered> {
         let Endpoint { base, headers, .. } = &self.endpoint;
-        let mut request = Request::get(format!("{base}{path}")).header(header::HOST, self.endpoint.authority());
+        let mut request = Request::get(format!("{base}{path}"));
+        if !headers.contains_key(header::HOST) {
+            request = request.header(header::HOST, self.endpoint.authority());
+        }
         for (name, value) in headers {
             request = request.header(name, value);
         }
@@ -304,6 +307,31 @@ mod tests {
             assert_eq!(told.why, "no answer within 131072 bytes");
             let late = asked(b"", Duration::from_millis(50)).await.unwrap_err();
             assert!(late.is_late && late.why.contains("no answer within"), "{late:?}");
+        });
+    }
+
+    /// Check that a request has one host: the address, or what the settings say, by which a server of several tells them apart.
+    #[test]
+    fn a_request_has_one_host() {
+        run(async {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let address = listener.local_addr().unwrap();
+            let plain = Endpoint::new(&format!("http://{address}")).unwrap();
+            let named = plain.clone().header("Host", "shop.internal").unwrap();
+            for (endpoint, host) in [(plain, address.to_string()), (named, "shop.internal".into())] {
+                let (peer, permits) = (Peer::new(&endpoint).unwrap(), Permits::default());
+                let asking = async { peer.get("/", LONG, &permits).await.map(|body| body.bytes).unwrap() };
+                let serving = async {
+                    let (mut stream, _) = listener.accept().await.unwrap();
+                    let mut head = vec![0; 4096];
+                    let length = stream.read(&mut head).await.unwrap();
+                    stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await.unwrap();
+                    String::from_utf8_lossy(&head[..length]).to_lowercase()
+                };
+                let (_, head) = tokio::join!(asking, serving);
+                let hosts: Vec<&str> = head.lines().filter_map(|line| line.strip_prefix("host: ")).collect();
+                assert_eq!(hosts, [host]);
+            }
         });
     }
 
