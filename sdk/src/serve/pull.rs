@@ -100,13 +100,21 @@ impl Site {
         }
         // It is never closed. The turn ends once the answer is made.
         let _turn = self.looks.acquire().await.ok();
-        let texts = match self.source.goroutines(form, chosen.pid).await {
+        // Of the others nothing needs to be read.
+        let of_service = self.source.targets().into_iter().filter(|target| chosen.takes(target));
+        let pids: Vec<u32> = of_service.map(|target| target.pid).collect();
+        let pid = chosen.pid.or(if let [only] = pids[..] { Some(only) } else { None });
+        let texts = match self.source.goroutines(form, pid).await {
             Ok(texts) => texts,
             Err(error) => return Ok(refused(error)),
         };
         let wanted = texts.into_iter().filter(|(target, _)| chosen.takes(target));
-        let wanted: Vec<String> = wanted.map(|(_, text)| text).collect();
-        Ok(if wanted.is_empty() { refused(CaptureError::NoProcess) } else { Reply::text(wanted.join("\n")) })
+        let mut wanted: Vec<String> = wanted.map(|(_, text)| text).collect();
+        Ok(match wanted.len() {
+            0 => refused(CaptureError::NoProcess),
+            1 => Reply::text(wanted.swap_remove(0)),
+            _ => Reply::text(wanted.join("\n")),
+        })
     }
 
     /// `/debug/pprof/threads`: the threads that there are.

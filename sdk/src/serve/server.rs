@@ -88,7 +88,7 @@ impl Bound {
     #[must_use]
     pub fn url(&self) -> String {
         let scheme = if self.acceptor.is_some() { "https" } else { "http" };
-        format!("{scheme}://{}/", self.address)
+        format!("{scheme}://{}", self.address)
     }
 
     /// The same with a token, TLS, or both.

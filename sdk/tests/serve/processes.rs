@@ -181,8 +181,11 @@ fn goroutines_are_text_when_that_is_asked_for() {
     assert_eq!(text("debug=3&service=other").text(), "goroutines of other\n");
     assert_eq!(text(&format!("debug=1&pid={GO}")).text(), "goroutines of inventory\n");
     assert_eq!(text("debug=1&service=none").status, 404);
+    // The one of this name is asked alone.
+    assert_eq!(text("debug=1&service=inventory").text(), "goroutines of inventory\n");
     let asked = std::mem::take(&mut *server.source.asked.lock().unwrap());
-    let wanted = ["Grouped None", "Each None", "Each None", &format!("Grouped Some({GO})"), "Grouped None"];
+    let of_go = format!("Grouped Some({GO})");
+    let wanted = ["Grouped None", "Each None", "Each None", &of_go, "Grouped None", &of_go];
     assert_eq!(asked, wanted);
     for none in ["debug=0", "debug=", "debug=x", "debug=-1"] {
         assert_eq!(decoded(&text(none)).profiles.len(), 1, "{none}");

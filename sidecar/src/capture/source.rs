@@ -202,7 +202,7 @@ impl Source {
     }
 
     /// Whether it is waited for.
-    pub(super) fn awaited(&self) -> &Awaited {
+    pub(crate) fn awaited(&self) -> &Awaited {
         &self.awaited
     }
 

@@ -69,7 +69,7 @@ impl Work {
     }
 
     /// The same, and none once nobody waits for it.
-    pub(super) fn awaited(self, awaited: &Awaited) -> Self {
+    pub(crate) fn awaited(self, awaited: &Awaited) -> Self {
         Self { awaited: awaited.clone(), ..self }
     }
 

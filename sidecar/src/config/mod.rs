@@ -352,7 +352,8 @@ fn leads_to(name: &str, receive: SocketAddr) -> bool {
         IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
         ip => ip,
     };
-    sent.port() == receive.port() && (ip == at || at.is_unspecified() && is_ours(ip))
+    let hears = at.is_unspecified() && (at.is_ipv6() || ip.is_ipv4());
+    sent.port() == receive.port() && (ip == at || hears && is_ours(ip))
 }
 
 fn said_or<T, U>(

@@ -478,6 +478,7 @@ fn an_agent_does_not_send_to_itself() {
         refused("127.0.0.1:4317", "http://[::ffff:127.0.0.1]:4317") && refused("127.0.0.1:4317", "http://0.0.0.0:4317")
     );
     assert!(refused("[::]:4317", "http://[::1]:4317") && refused("0.0.0.0:4317", "http://127.0.0.2:4317"));
+    assert!(!refused("0.0.0.0:4317", "http://[::1]:4317"), "nobody hears IPv6 there");
     // Addresses that this machine does not have: for documentation (RFC 5737, RFC 3849).
     assert!(!refused("0.0.0.0:4317", "http://192.0.2.1:4317") && !refused("[::]:4317", "http://[2001:db8::1]:4317"));
     assert!(!refused("127.0.0.1:4317", "http://127.0.0.1:4318") && !refused("127.0.0.1:4317", "http://127.0.0.2:4317"));

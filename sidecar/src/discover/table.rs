@@ -232,7 +232,7 @@ impl Table {
 
     /// Brings the entry of a pid up to date.
     fn look(&mut self, pid: u32, now: Instant, why: Why) {
-        let Ok((process, folder, stat)) = Process::find_with(pid) else { return self.lose(pid) };
+        let Ok((process, folder, stat)) = Process::find_with(pid) else { return self.lose(pid, now) };
         if let Some(entry) = self.entries.get_mut(&pid).filter(|entry| entry.process == process) {
             if entry.is_current(&stat, &self.scout, now) {
                 return;
@@ -267,9 +267,9 @@ impl Table {
     }
 
     /// A pid that is no process's any more.
-    fn lose(&mut self, pid: u32) {
+    fn lose(&mut self, pid: u32, now: Instant) {
         match self.entries.get_mut(&pid) {
-            Some(entry) => entry.ends(),
+            Some(entry) => entry.ends(now),
             None => self.counters.gone_before += 1,
         }
     }

@@ -103,7 +103,7 @@ struct Naming<'s> {
 
 impl<'s> Naming<'s> {
     fn of(source: &'s Source) -> Self {
-        Self { source, work: Work::for_names() }
+        Self { source, work: Work::for_names().awaited(source.awaited()) }
     }
 
     /// What `asked` gives; none once all is spent.

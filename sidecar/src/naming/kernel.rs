@@ -67,7 +67,7 @@ pub enum State {
 /// A function of the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Function<'a> {
-    /// Where it begins; it has this of no other one in common.
+    /// Where it begins; of all code of eBPF 1, at which no function begins.
     pub address: u64,
     /// Its name.
     pub name: &'a str,

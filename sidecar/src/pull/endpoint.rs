@@ -61,7 +61,7 @@ impl Endpoint {
         let mut value: HeaderValue =
             value.parse().map_err(|_| format!("what stands for {name} cannot be the value of a header"))?;
         if RESERVED.contains(&name) {
-            return Err(format!("{name} is no header of the settings: it is what the connection is at"));
+            return Err(format!("{name} is not for settings: it says where a message ends, or how its connection goes on"));
         }
         value.set_sensitive(true);
         self.headers.insert(name, value);
@@ -201,7 +201,7 @@ mod tests {
         assert!(endpoint.clone().header("x y", "1").is_err());
         for name in ["Content-Length", "transfer-encoding", "connection"] {
             let why = endpoint.clone().header(name, "1").unwrap_err();
-            assert!(why.contains(&name.to_lowercase()) && why.contains("no header of the settings"), "{why}");
+            assert!(why.contains(&name.to_lowercase()) && why.contains("not for settings"), "{why}");
         }
     }
 }

@@ -170,20 +170,18 @@ impl Output {
         Ok(bytes.len() as u64)
     }
 
-    /// An empty file beside it, to be moved there: a new one, whose name nobody can have guessed and taken. Whoever may not read the one that is there may not read it either.
+    /// An empty file beside it, to be moved there: a new one, whose name nobody can have guessed and taken.
     fn begin(&self, path: &Path) -> Result<(File, PathBuf), Error> {
-        let there = fs::symlink_metadata(path).ok();
-        if there.as_ref().is_some_and(|there| !there.is_file()) {
-            let remedy = "give -o the path of a new file, or of one to be replaced";
-            return Err(Error::new(self.name(), "it is there and is no regular file", remedy));
+        match fs::symlink_metadata(path) {
+            Ok(there) if !there.is_file() => {
+                let remedy = "give -o the path of a new file, or of one to be replaced";
+                return Err(Error::new(self.name(), "it is there and is no regular file", remedy));
+            }
+            _ => {}
         }
         let mut beside = path.to_owned().into_os_string();
         beside.push(format!(".{:016x}.part", RandomState::new().build_hasher().finish()));
         let file = File::options().write(true).create_new(true).open(&beside).map_err(|error| self.refused(&error))?;
-        if let Some(Err(error)) = there.map(|there| file.set_permissions(there.permissions())) {
-            drop(fs::remove_file(&beside));
-            return Err(self.refused(&error));
-        }
         Ok((file, beside.into()))
     }
 

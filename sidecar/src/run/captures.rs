@@ -26,8 +26,7 @@ use crate::target::{Aside, Identity, NoAnswer, Process};
 
 /// How long a process may take.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// The same of one that let others wait lately, once another such one did in the same round, and of all once all waits of a round are as long as its interval: one after the other they
-/// would make a minute many.
+/// The same of one that let others wait lately, once another such one did in the same round: one after the other they would make a minute many.
 const HURRIED: Duration = Duration::from_millis(500);
 /// For so many rounds it is known who let others wait.
 const SLOW: u8 = 10;
@@ -51,7 +50,7 @@ pub(super) struct Figures {
     pub(super) missing: AtomicU64,
     /// Kinds of which something was left out, or could not be read: the log says what.
     pub(super) partial: AtomicU64,
-    /// Processes that gave no answer in time, or were not asked because of those.
+    /// Processes that gave no answer in time, or were left to the next round because those before them took all of this one's.
     pub(super) without_answer: AtomicU64,
     /// Processes beyond those that are captured.
     pub(super) beyond: AtomicU64,
@@ -215,9 +214,14 @@ impl Captures {
         self.handle.captures.beyond.fetch_add(beyond as u64, Ordering::Relaxed);
         self.handle.outside.retain(&living);
         targets.iter().skip(MOST).for_each(|target| self.handle.outside.leave(target.process));
-        let (later, sooner): (Vec<_>, Vec<_>) =
-            targets.iter().take(MOST).partition(|target| target.process.pid() >= self.first);
-        for target in later.into_iter().chain(sooner) {
+        let mut targets = in_turn(targets.get(..MOST).unwrap_or(&targets), self.first);
+        while let Some(target) = targets.next() {
+            if self.waited >= self.every {
+                // They keep what they have counted: their next window is longer.
+                self.first = target.process.pid();
+                self.handle.captures.without_answer.fetch_add(1 + targets.count() as u64, Ordering::Relaxed);
+                break;
+            }
             let Some(set) = self.capture(target).filter(|set| !set.profiles.is_empty()) else { continue };
             if self.sets.blocking_send(set).is_err() {
                 return false;
@@ -241,13 +245,11 @@ impl Captures {
         let (awaiting, awaited) = Awaited::begin();
         let work = move || capture(&asked, &state, &programs, &rooms, (bounds, awaited));
         let begun = Instant::now();
-        let is_hurried = self.is_hurried && known.slow > 0 || self.waited >= self.every;
+        let is_hurried = self.is_hurried && known.slow > 0;
         let answer = self.aside.ask_within(target.process, if is_hurried { HURRIED } else { PATIENCE }, work);
         drop(awaiting);
-        let waited = begun.elapsed();
-        if self.waited < self.every && self.waited + waited >= self.every {
-            self.first = target.process.pid() + 1;
-        }
+        // Whoever was stopped meanwhile (SIGSTOP, a freezer) has waited no longer than that.
+        let waited = begun.elapsed().min(2 * PATIENCE);
         self.waited += waited;
         // Also one that answers in the last moment.
         let is_slow = waited >= PATIENCE / 2 || matches!(answer, Err(NoAnswer::Away));
@@ -311,6 +313,12 @@ impl Known {
             readings: Readings::default(),
         }
     }
+}
+
+/// Those from the number `first` on, and then the others.
+fn in_turn(targets: &[Arc<Target>], first: u32) -> impl Iterator<Item = &Arc<Target>> {
+    let (later, sooner): (Vec<_>, Vec<_>) = targets.iter().partition(|target| target.process.pid() >= first);
+    later.into_iter().chain(sooner)
 }
 
 /// Whether a counter fell: the process has become another program, which counts from 0.
@@ -377,5 +385,20 @@ impl Programs {
     fn programs(&self) -> std::sync::MutexGuard<'_, HashMap<Identity, Weak<Program>>> {
         // A map is whole between two calls of its methods.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::discover::Kind;
+
+    /// Check that a round begins with the first one that the round before had no time for, also if that has ended, and comes to all.
+    #[test]
+    fn who_had_no_turn_is_first_the_next_time() {
+        let go = |pid| Arc::new(Target::bare(Process::new(pid, 1), Kind::Go("go1.24.0".into())));
+        let targets = [3, 5, 8].map(go);
+        let order = |first| in_turn(&targets, first).map(|target| target.process.pid()).collect::<Vec<_>>();
+        assert_eq!([0, 5, 6, 9].map(order), [[3, 5, 8], [5, 8, 3], [8, 3, 5], [3, 5, 8]].map(Vec::from));
     }
 }

@@ -40,15 +40,6 @@ impl Pulls {
             let targets = self.handle.targets_known();
             let wanting: HashSet<Process> =
                 targets.iter().filter(|target| self.wants(target)).map(|target| target.process).collect();
-            let asked = |process: &Process| self.is_named(*process) || lock(&self.found).contains(process);
-            let unasked = wanting.iter().copied().filter(|process| !asked(process)).collect();
-            for process in silent.still(&wanting, unasked) {
-                let pid = process.pid();
-                tracing::info!(
-                    pid,
-                    "no profiles to pull: they are served at none of the addresses at which it listens"
-                );
-            }
             if wanting.is_empty() {
                 continue;
             }
@@ -57,8 +48,17 @@ impl Pulls {
             for address in places.unclear.difference(&unclear) {
                 tracing::warn!("profiles are not looked for at {address}: several processes or sockets listen there");
             }
-            unclear = places.unclear;
+            unclear.clone_from(&places.unclear);
             lock(&self.refused).keep(&places.found);
+            let in_vain = wanting.iter().copied().filter(|process| self.is_in_vain(*process, &places)).collect();
+            for process in silent.still(&wanting, in_vain) {
+                let service = targets.iter().find(|target| target.process == process).map(|target| &*target.service);
+                tracing::info!(
+                    pid = process.pid(),
+                    service,
+                    "no profiles to pull: they are served at none of the addresses at which it listens"
+                );
+            }
             for (process, sockets) in places.found {
                 self.begin(process, sockets, &sink);
             }
@@ -68,6 +68,14 @@ impl Pulls {
     fn wants(&self, target: &Arc<Target>) -> bool {
         let asked = self.wanted(std::slice::from_ref(target));
         is_captured(target) && asked.is_some_and(|asked| !asked.is_empty())
+    }
+
+    /// Whether a process is asked nowhere, and all its sockets were tried, if it has any.
+    fn is_in_vain(&self, process: Process, places: &Places) -> bool {
+        let is_asked = self.is_named(process) || lock(&self.found).contains(&process);
+        let refused = lock(&self.refused);
+        let mut sockets = places.found.get(&process).into_iter().flatten();
+        !is_asked && !places.left_out.contains(&process) && sockets.all(|(socket, _)| refused.knows(&(process, *socket)))
     }
 
     /// Tries those sockets of a process whose time it is, if nobody does; asks at the first at which profiles are served.
@@ -135,6 +143,8 @@ struct Places {
     found: HashMap<Process, Vec<Place>>,
     /// Where it cannot be told who answers.
     unclear: BTreeSet<SocketAddr>,
+    /// Those who may, and those who are asked at an address that settings name.
+    left_out: HashSet<Process>,
 }
 
 impl Places {
@@ -147,7 +157,7 @@ impl Places {
     ) -> Self {
         let named = named.filter_map(|addresses| Whose::at(&addresses, listeners, targets).ok());
         let named: HashSet<Process> = named.flat_map(|whose| whose.processes().collect::<Vec<_>>()).collect();
-        let mut places = Self::default();
+        let mut places = Self { left_out: named.clone(), ..Self::default() };
         for (socket, ways) in listeners.found() {
             let whose = Whose::of(socket, listeners, targets).identity().1.unwrap_or_default();
             if !whose.iter().any(|process| wanting.contains(process) && !named.contains(process)) {
@@ -157,14 +167,17 @@ impl Places {
                 [process] if !ways.is_empty() => places.found.entry(process).or_default().push((socket, ways)),
                 // It is only hidden, by others at the addresses at which it would be asked.
                 [_] if listeners.reached(socket.address) != Reached::Several => {}
-                _ => _ = places.unclear.insert(socket.address),
+                _ => {
+                    places.unclear.insert(socket.address);
+                    places.left_out.extend(whose);
+                }
             }
         }
         places
     }
 }
 
-/// Processes of which nobody found where they serve profiles.
+/// Processes that were looked for in vain.
 #[derive(Debug, Default)]
 struct Silent {
     last: HashSet<Process>,
@@ -172,13 +185,13 @@ struct Silent {
 }
 
 impl Silent {
-    /// Those that are asked nowhere, and were not when the last were looked for, by which they could have been tried: each once, by number.
-    fn still(&mut self, wanting: &HashSet<Process>, unasked: HashSet<Process>) -> Vec<Process> {
+    /// Those that were at the look before as well, as one that begins may not listen yet: each once, by number.
+    fn still(&mut self, wanting: &HashSet<Process>, in_vain: HashSet<Process>) -> Vec<Process> {
         self.told.retain(|process| wanting.contains(process));
         let mut still: Vec<Process> =
-            unasked.intersection(&self.last).copied().filter(|process| self.told.insert(*process)).collect();
+            in_vain.intersection(&self.last).copied().filter(|process| self.told.insert(*process)).collect();
         still.sort_unstable_by_key(Process::pid);
-        self.last = unasked;
+        self.last = in_vain;
         still
     }
 }
@@ -188,6 +201,11 @@ impl Silent {
 pub(super) struct Refused(HashMap<Found, (Instant, Duration)>);
 
 impl Refused {
+    /// Whether it was tried, and is not asked.
+    fn knows(&self, found: &Found) -> bool {
+        self.0.contains_key(found)
+    }
+
     /// Whether it may be tried.
     fn is_due(&self, found: &Found, now: Instant) -> bool {
         self.0.get(found).is_none_or(|(when, _)| now >= *when)
@@ -245,12 +263,12 @@ mod tests {
         assert_eq!(found(&[([127, 0, 0, 2], 6060).into()]), (vec![(4, vec![40])], unclear));
     }
 
-    /// Check that a process of which nobody found where it serves profiles is told once, and only behind a first look that it could be tried in.
+    /// Check that a process that is looked for in vain is told once, and not at the first look.
     #[test]
     fn who_serves_no_profiles_is_told_once() {
         let [one, other] = [1, 2].map(|pid| Process::new(pid, 1));
         let (mut silent, both) = (Silent::default(), HashSet::from([one, other]));
-        let mut still = |unasked: &[Process]| silent.still(&both, unasked.iter().copied().collect());
+        let mut still = |in_vain: &[Process]| silent.still(&both, in_vain.iter().copied().collect());
         assert_eq!(still(&[one, other]), []);
         // The other one is asked, or tried for a long time.
         assert_eq!([still(&[one]), still(&[one]), still(&[one, other])], [vec![one], vec![], vec![]]);

@@ -214,7 +214,7 @@ impl Io {
 
     /// Where it is found, for whoever started it.
     fn found_at(&self) -> String {
-        let served = self.served.iter().map(|server| format!("profiles {}\n", server.url()));
+        let served = self.served.iter().map(|server| format!("profiles {}/\n", server.url()));
         let received = self.received.iter().map(|receiver| format!("receives http://{}\n", receiver.local_addr()));
         served.chain(received).chain(["ready\n".to_owned()]).collect()
     }

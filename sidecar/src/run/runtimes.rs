@@ -4,6 +4,7 @@
 //! much, and for ever where a process wants it to, so it is done by [`Readers`], for one process after the other. All that is given has [`MOST_BYTES`] at most.
 
 use std::io::{self, Write};
+use std::string::FromUtf8Error;
 use std::sync::Arc;
 
 use profiler::serve::{CaptureError, CaptureFuture, GoroutineText, Snapshot, TextFuture};
@@ -169,23 +170,28 @@ fn source(target: &Target, awaited: Awaited) -> Result<Source, Error> {
 
 fn try_write(target: &Target, form: GoroutineText, (bounds, awaited): (Bounds, Awaited)) -> Result<String, Error> {
     let source = source(target, awaited)?;
-    let (all, mut text) = (source.goroutines(bounds)?, Bounded::default());
+    let (all, mut text) = (source.goroutines(bounds)?, Bounded { awaited: source.awaited().clone(), text: Vec::new() });
     let written = match form {
         GoroutineText::Grouped => goroutines::grouped(&source, &all, &mut text),
         _ => goroutines::each(&source, &all, &mut text),
     };
+    drop(all);
     Ok(text.finish(written.is_err()))
 }
 
-/// Text, up to [`MOST_BYTES`].
+/// Text, up to [`MOST_BYTES`], and as long as it is waited for.
 #[derive(Default)]
-struct Bounded(Vec<u8>);
+struct Bounded {
+    awaited: Awaited,
+    text: Vec<u8>,
+}
 
 impl Bounded {
     fn finish(self, is_cut: bool) -> String {
-        let mut text = String::from_utf8_lossy(&self.0).into_owned();
+        let lossy = |broken: FromUtf8Error| String::from_utf8_lossy(broken.as_bytes()).into_owned();
+        let mut text = String::from_utf8(self.text).unwrap_or_else(lossy);
         if is_cut {
-            text += "\n\n(the rest is left out: it is more text than is made at once; debug=1 writes equal goroutines together)\n";
+            text += "\n\n(the rest is left out: it is more text than is made at once)\n";
         }
         text
     }
@@ -193,10 +199,10 @@ impl Bounded {
 
 impl Write for Bounded {
     fn write(&mut self, text: &[u8]) -> io::Result<usize> {
-        if self.0.len() + text.len() > MOST_BYTES {
+        if self.awaited.is_over() || self.text.len() + text.len() > MOST_BYTES {
             return Err(io::ErrorKind::StorageFull.into());
         }
-        self.0.extend_from_slice(text);
+        self.text.extend_from_slice(text);
         Ok(text.len())
     }
 
@@ -259,6 +265,6 @@ mod tests {
         let wrote = (0..).map_while(|_| cut.write_all(&[b'x'; 1 << 20]).ok()).count();
         let text = cut.finish(true);
         assert_eq!(wrote << 20, MOST_BYTES);
-        assert!(text.len() < MOST_BYTES + 200 && text.ends_with("together)\n"));
+        assert!(text.len() < MOST_BYTES + 200 && text.ends_with("made at once)\n"));
     }
 }

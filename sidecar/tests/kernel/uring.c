@@ -1,5 +1,5 @@
-/* A program that has the kernel read zeros in a thread of the kernel's own (io_uring), until MILLISECONDS of CPU time are spent. It prints that in nanoseconds; 0 where
-   the kernel has no io_uring, or forbids it. */
+/* A program that computes for 50 ms, and then has the kernel read zeros in a thread of the kernel's own (io_uring), until MILLISECONDS of CPU time are spent. It prints
+   that in nanoseconds; 0 where the kernel has no io_uring, or forbids it. */
 #include <fcntl.h>
 #include <linux/io_uring.h>
 #include <stdio.h>
@@ -27,6 +27,11 @@ int main(void) {
     if (asked == MAP_FAILED || done == MAP_FAILED || entry == MAP_FAILED)
         return 1;
     struct timespec used;
+    do {
+        for (volatile unsigned turns = 1000000; turns > 0; turns--) {
+        }
+        clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+    } while (used.tv_sec == 0 && used.tv_nsec < 50000000);
     do {
         entry[0] = (struct io_uring_sqe){
             .opcode = IORING_OP_READ, .flags = IOSQE_ASYNC, .fd = file, .addr = (unsigned long)zeros, .len = sizeof zeros};

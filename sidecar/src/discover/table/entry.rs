@@ -16,7 +16,7 @@ use crate::target::{Folder, Process, Stat, State};
 /// When a process that publishes nothing is looked through for the first time after it was found; then after twice as long, and so on. Until it is seen to profile itself, it is
 /// sampled by both.
 const FIRST_LOOK: Duration = Duration::from_millis(50);
-/// The same of one that gave no answer, for which others wait: no sample is reason to.
+/// The same of one that gave no answer, for which others wait: where it is not known, no sample is reason to.
 const LOOK_AFTER_SILENCE: Duration = Duration::from_millis(500);
 /// The longest time between two such looks.
 const LAST_LOOK: Duration = Duration::from_secs(64);
@@ -69,7 +69,7 @@ impl Entry {
             Ok(found) => found,
             Err(_) => {
                 return Err(known.map(|mut entry| {
-                    entry.ends();
+                    entry.ends(now);
                     entry
                 }));
             }
@@ -120,7 +120,7 @@ impl Entry {
     /// Whether nothing is to be found out anew. Notes if it ended.
     pub(super) fn is_current(&mut self, stat: &Stat, scout: &Scout, now: Instant) -> bool {
         if stat.state == State::Ended {
-            self.ends();
+            self.ends(now);
             return true;
         }
         (self.has_ended, self.is_end_told) = (false, false);
@@ -128,11 +128,11 @@ impl Entry {
     }
 
     /// It has ended. What was known of it is true of its last samples, unless these are of a program that nobody saw: then nothing is.
-    pub(super) fn ends(&mut self) {
+    pub(super) fn ends(&mut self, now: Instant) {
         if self.is_another {
             self.target = None;
         }
-        (self.has_ended, self.is_stale, self.is_another) = (true, false, false);
+        (self.has_ended, self.is_stale, self.is_another, self.looked) = (true, false, false, now);
     }
 
     /// Whether nothing new is to be expected of it as long as nobody tells of an exec or its end.
@@ -145,8 +145,9 @@ impl Entry {
     pub(super) fn is_in_question(&self, now: Instant) -> bool {
         let may_publish = |target: &Arc<Target>| target.context.is_none() && target.profiled != Err(WhyNot::NoAnswer);
         // Of one that ended the number may be another one's by now, of whose birth nothing was heard.
-        let is_due = if self.has_ended { self.is_due(now) } else { now >= self.next_look };
-        self.is_stale || (is_due && self.target.as_ref().is_some_and(may_publish))
+        let is_another = self.has_ended && self.is_due(now);
+        let has_published = || now >= self.next_look && self.target.as_ref().is_some_and(may_publish);
+        self.is_stale || is_another || !self.has_ended && has_published()
     }
 
     /// Has it looked at anew at the next visit, unless it just was: a process can give reasons without end.
