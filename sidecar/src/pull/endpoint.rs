@@ -61,7 +61,9 @@ impl Endpoint {
         let mut value: HeaderValue =
             value.parse().map_err(|_| format!("what stands for {name} cannot be the value of a header"))?;
         if RESERVED.contains(&name) {
-            return Err(format!("{name} is not for settings: it says where a message ends, or how its connection goes on"));
+            return Err(format!(
+                "{name} is not for settings: it says where a message ends, or how its connection goes on"
+            ));
         }
         value.set_sensitive(true);
         self.headers.insert(name, value);

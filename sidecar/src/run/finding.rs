@@ -75,7 +75,9 @@ impl Pulls {
         let is_asked = self.is_named(process) || lock(&self.found).contains(&process);
         let refused = lock(&self.refused);
         let mut sockets = places.found.get(&process).into_iter().flatten();
-        !is_asked && !places.left_out.contains(&process) && sockets.all(|(socket, _)| refused.knows(&(process, *socket)))
+        !is_asked
+            && !places.left_out.contains(&process)
+            && sockets.all(|(socket, _)| refused.knows(&(process, *socket)))
     }
 
     /// Tries those sockets of a process whose time it is, if nobody does; asks at the first at which profiles are served.
