@@ -38,7 +38,7 @@ on_older_kernels() (
     exit "$status"
 )
 kernel_tests() { cargo test --locked --workspace --test kernel -- "$@"; }
-of_each_kind=(a_stack_of what_was_seen a_full_ring a_system_call a_register_that the_rate_changes a_process_is_told a_number_of_its_own a_published
+of_each_kind=(a_stack_of what_was_seen a_full_ring a_system_call who_works_for a_register_that the_rate_changes a_process_is_told a_number_of_its_own a_published
     a_pod_sees who_comes_from samples_of_every_version more_labels stacks_end_at a_program_that_ran what_is_told_too)
 whether_taken=(a_stack_of a_process_is_told a_published a_pod_sees more_labels a_program_that_ran)
 
