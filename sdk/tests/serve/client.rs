@@ -14,6 +14,8 @@ use crate::source::Waiting;
 /// A server that runs until the test binary ends.
 pub(crate) struct Running {
     pub(crate) address: SocketAddr,
+    /// Where it says that it is.
+    pub(crate) url: String,
     pub(crate) source: Arc<Waiting>,
 }
 
@@ -23,13 +25,14 @@ pub(crate) fn serve(store: Store) -> Running {
 
 pub(crate) fn serve_securely(store: Store, security: &Security) -> Running {
     let bound = Server::bind("127.0.0.1:0").unwrap().secured(security).unwrap();
-    let (address, source, store) = (bound.local_addr(), Arc::new(Waiting::default()), Arc::new(store));
+    let (address, url) = (bound.local_addr(), bound.url());
+    let (source, store) = (Arc::new(Waiting::default()), Arc::new(store));
     let captures: Arc<dyn Source> = Arc::clone(&source) as Arc<dyn Source>;
     thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(bound.run(captures, store));
     });
-    Running { address, source }
+    Running { address, url, source }
 }
 
 /// A response, its body as it came.

@@ -45,6 +45,8 @@ fn a_certificate_makes_it_tls() {
     std::fs::write(&certificate, made.cert.pem()).unwrap();
     std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
     let server = serve_securely(shop(), &Security::new().token(TOKEN).tls(&certificate, &key));
+    assert_eq!(server.url, format!("https://{}", server.address));
+    assert_eq!(serve(shop()).url.split_once("//").unwrap().0, "http:");
     let silent = server.connect();
     let request = "GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
     let answer = encrypted(server.connect(), made.cert.der().clone(), request);

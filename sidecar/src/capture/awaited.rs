@@ -54,10 +54,11 @@ impl Memory for Remote<'_> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::work::Work;
     use super::*;
     use crate::target::Process;
 
-    /// Check that memory is read as long as somebody waits for it, and no longer.
+    /// Check that memory is read, and names are looked up, as long as somebody waits for them, and no longer.
     #[test]
     fn nothing_is_read_that_nobody_waits_for() {
         let own = Process::find(std::process::id()).unwrap();
@@ -67,9 +68,10 @@ mod tests {
             let remote = Remote { memory: own.memory(), pid: own.pid(), awaited: &awaited };
             remote.word(std::ptr::from_ref(&word).addr() as u64)
         };
-        assert_eq!(read().unwrap(), Some(word));
+        let names = Work::for_names().awaited(&awaited);
+        assert_eq!((read().unwrap(), names.is_spent()), (Some(word), false));
         drop(awaiting);
-        assert!(read().unwrap_err().is_gone());
+        assert!(read().unwrap_err().is_gone() && names.is_spent());
         assert!(!Awaited::default().is_over());
     }
 }

@@ -261,15 +261,10 @@ impl Puller {
             // None can be negative.
             profile.samples.retain(|sample| sample.value > 0);
         }
-        let ProfileSet { profiles, dictionary, .. } = &mut set;
+        let had_in_use = of == Asked::Kept(What::Heap) && self.has_in_use;
+        let has_in_use = leave_told(&mut set, had_in_use);
         if of == Asked::Kept(What::Heap) {
-            let has_any = |profile: &Profile| profile.kind.is_state(dictionary) && !profile.samples.is_empty();
-            let has_in_use = profiles.iter().any(has_any);
-            // That nothing is in use any more is a state, too; where nothing ever was, the program may have it off.
-            let is_told = std::mem::replace(&mut self.has_in_use, has_in_use) || has_in_use;
-            profiles.retain(|profile| !profile.samples.is_empty() || is_told && profile.kind.is_state(dictionary));
-        } else {
-            profiles.retain(|profile| !profile.samples.is_empty());
+            self.has_in_use = has_in_use;
         }
         Ok((set, kept))
     }
@@ -282,6 +277,16 @@ fn now() -> u64 {
 fn decode(body: &Body) -> Result<ProfileSet, String> {
     let set = pprof::decode(&body.bytes, &LIMITS);
     set.map(|set| set.of_known_builds()).map_err(|error| format!("the answer is no profile: {error}"))
+}
+
+/// Leaves profiles with samples, and of states also those without where there was something before: that nothing is in use any more is a state, too; where nothing was, the program may
+/// have it off. Whether there is something now.
+fn leave_told(set: &mut ProfileSet, had_any: bool) -> bool {
+    let ProfileSet { profiles, dictionary, .. } = set;
+    let has_any = profiles.iter().any(|profile| profile.kind.is_state(dictionary) && !profile.samples.is_empty());
+    let is_told = had_any || has_any;
+    profiles.retain(|profile| !profile.samples.is_empty() || is_told && profile.kind.is_state(dictionary));
+    has_any
 }
 
 /// Go gives its block and its mutex profile the same types; here their period types tell them apart.
@@ -363,6 +368,26 @@ mod tests {
             assert!(failed.iter().all(|why| why.to_string().contains("it answers 404 Not Found")), "{failed:?}");
             assert!(hung.try_join_next().is_none());
         });
+    }
+
+    /// Check that memory in use that falls to nothing is told as nothing, once, and that a heap in which nothing ever was is told as none.
+    #[test]
+    fn that_nothing_is_in_use_any_more_is_told() {
+        let told = |in_use: usize, had_any: bool| {
+            let mut set = ProfileSet::default();
+            for kind in Kind::heap(&mut set.dictionary, 1) {
+                let samples = if kind.is_state(&set.dictionary) { in_use } else { 0 };
+                let samples = vec![Sample { value: 1, ..Default::default() }; samples];
+                set.profiles.push(Profile { kind, samples, ..Profile::default() });
+            }
+            let has_any = leave_told(&mut set, had_any);
+            (set.profiles.len(), has_any)
+        };
+        let steps = [(0, false), (1, false), (1, true), (0, true), (0, false)];
+        assert_eq!(
+            steps.map(|(in_use, had)| told(in_use, had)),
+            [(0, false), (2, true), (2, true), (2, false), (0, false)]
+        );
     }
 
     /// Check that what was not asked for is not taken for an answer, whatever path it is served at, and that what else comes with it goes.

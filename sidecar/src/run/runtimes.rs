@@ -21,7 +21,7 @@ use crate::inspect::goroutines;
 use super::readers::Readers;
 use super::source::served;
 
-/// Bytes that the sets of an answer may have together, beyond the first: with what joins them, half of the agent's own bound of memory.
+/// Bytes that the sets of an answer, or its texts, may have together, beyond the first: with what joins them, half of the agent's own bound of memory.
 const MOST_BYTES: usize = 32 << 20;
 
 /// What to read.

@@ -287,8 +287,8 @@ fn again_in_a_namespace(test: &str) -> bool {
     true
 }
 
-/// Check that a later process with a number that was used before is another one, with an event and without, and that the earlier one is said to
-/// have ended. Needs root, and a kernel that lets numbers be chosen.
+/// Check that a later process with a number that was used before is another one, whether its birth is told, a sweep finds it, or nothing but its sample, and that the earlier one is
+/// said to have ended. Needs root, and a kernel that lets numbers be chosen.
 #[test]
 fn a_number_that_is_used_again_is_another_process() {
     const NEXT: &str = "/proc/sys/kernel/ns_last_pid";
@@ -298,7 +298,7 @@ fn a_number_that_is_used_again_is_another_process() {
         }
         return;
     }
-    for is_told in [true, false] {
+    for found_by in ["event", "sweep", "sample"] {
         let first = Subject::start(Command::new(go_program()).env("OTEL_SERVICE_NAME", "first"));
         let mut table = table();
         sweep(&mut table);
@@ -317,12 +317,16 @@ fn a_number_that_is_used_again_is_another_process() {
             is_other.then_some(Some(second))
         });
         let Some(second) = second else { return };
-        if is_told {
-            table.told(Event::Fork { parent: 1, child: pid });
-        } else {
-            assert!(sweep(&mut table).contains(&before.process));
+        let mut now = Instant::now();
+        match found_by {
+            "event" => table.told(Event::Fork { parent: 1, child: pid }),
+            "sweep" => assert!(sweep(&mut table).contains(&before.process)),
+            _ => {
+                table.told(Event::Exit { pid });
+                now += Duration::from_secs(60);
+            }
         }
-        let after = visit(&mut table, second.pid());
+        let after = table.visit(second.pid(), now).unwrap();
         assert_eq!((after.service.as_str(), after.process.pid()), ("second", pid));
         assert!(before.process.mappings().unwrap_err().is_gone());
     }

@@ -146,8 +146,8 @@ impl Entry {
         let may_publish = |target: &Arc<Target>| target.context.is_none() && target.profiled != Err(WhyNot::NoAnswer);
         // Of one that ended the number may be another one's by now, of whose birth nothing was heard.
         let is_another = self.has_ended && self.is_due(now);
-        let has_published = || now >= self.next_look && self.target.as_ref().is_some_and(may_publish);
-        self.is_stale || is_another || !self.has_ended && has_published()
+        let has_had_time = || now >= self.next_look && self.target.as_ref().is_some_and(may_publish);
+        self.is_stale || is_another || !self.has_ended && has_had_time()
     }
 
     /// Has it looked at anew at the next visit, unless it just was: a process can give reasons without end.
